@@ -1,0 +1,64 @@
+"""The `breakeven` command: one file per subcommand, errors caught once.
+
+A command parses its flags, calls one library function and renders. Exit codes: 0 done, 1 a finding or verdict asked for that
+code, 2 bad input, 3 an engine failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+from rich.console import Console
+
+from breakeven import __version__
+from breakeven.errors import BreakevenError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="breakeven",
+    help="Does speculative decoding pay on your deployment, and how good must a drafter be?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"breakeven {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+) -> None:
+    return
+
+
+def _register() -> None:
+    """Imported late so that each command file can import `app`-free and stay testable alone."""
+    from breakeven.cli import commands
+
+    commands.register(app)
+
+
+_register()
+
+
+def main() -> None:
+    """Run the command line and exit with its code; a user never sees a traceback for an error of ours."""
+    try:
+        app(standalone_mode=True)
+    except BreakevenError as error:
+        Console(stderr=True).print(f"breakeven: {error}", style="bold red", markup=False, highlight=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader of our output went away (`breakeven … | head`): not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

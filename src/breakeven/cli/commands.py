@@ -1,0 +1,11 @@
+"""The table of subcommands: name, function, file. A new command is one line here and one file beside it."""
+
+from __future__ import annotations
+
+import typer
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Attach every subcommand to `app`."""

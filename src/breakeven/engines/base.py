@@ -1,0 +1,111 @@
+"""What every engine adapter speaks: an arm to launch, the command for it, and the counters read back.
+
+An adapter is a package (`vllm/`, `sglang/`, `local/`, `fake/`) with the same file names in each: `launch.py` (arm -> command),
+`metrics.py` (Prometheus text -> `Counters`), `logs.py` (start-up errors explained), `facts.py` (what the engine really does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from breakeven.acceptance import Acceptance
+
+__all__ = ["Arm", "Counters", "Engine", "LaunchCommand", "Speculation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """How an arm drafts. `forced_accept_length` makes the engine accept to order (mean, bonus included) whatever is drafted."""
+
+    method: Literal["ngram", "eagle3"]
+    num_draft_tokens: int
+    drafter: Path | None = None
+    forced_accept_length: float | None = None
+    ngram_max: int = 3
+    ngram_min: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One serving configuration, every path resolved.
+
+    Launched when `url` is None, attached otherwise. `max_running_requests` bounds admission and must be equal on arms that are
+    compared. `extra_flags` go to the engine's command line untouched.
+    """
+
+    name: str
+    engine: str
+    target: Path | None = None
+    served_name: str | None = None
+    speculation: Speculation | None = None
+    dtype: str = "auto"
+    max_running_requests: int = 8
+    context_length: int | None = None
+    num_threads: int | None = None
+    seed: int = 0
+    extra_flags: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+    metrics_urls: tuple[str, ...] = ()
+    api_key_env: str | None = None
+    simulation: Mapping[str, object] = field(default_factory=dict)  # declared truth of the fake engine, unused elsewhere
+
+    @property
+    def forced(self) -> bool:
+        return self.speculation is not None and self.speculation.forced_accept_length is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCommand:
+    """An exact command line and what it adds to the environment (secrets stay in the environment it inherits)."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """One scrape. Counts are since the server's start; `acceptance` is None where the engine reports none (no speculation)."""
+
+    time_s: float
+    prompt_tokens: int
+    generation_tokens: int
+    num_running: int
+    num_waiting: int
+    num_preemptions: int = 0
+    num_requests: int | None = None
+    acceptance: Acceptance | None = None
+
+
+class Engine(Protocol):
+    """Stateless: everything it knows is in the arm and in the text it is given."""
+
+    name: str
+    health_path: str
+
+    def launch_command(self, arm: Arm, port: int) -> LaunchCommand:
+        """The exact command that serves `arm` on 127.0.0.1:`port`.
+
+        Raises:
+            UsageError: the arm asks for something this engine cannot do.
+        """
+        ...
+
+    def parse_metrics(self, exposition: str, time_s: float) -> Counters:
+        """Counters from the text of /metrics; several engine labels are summed.
+
+        Raises:
+            EngineError: the text is not what this engine prints.
+        """
+        ...
+
+    def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:
+        """One sentence on a known start-up fault and its remedy, or None when the log shows none that is known."""
+        ...
+
+    def facts(self, arm: Arm, log_lines: Sequence[str], metrics: str) -> Mapping[str, object]:
+        """What the engine says it really does: dtype, threads, limits, drafter, version. Stored as provenance."""
+        ...

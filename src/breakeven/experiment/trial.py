@@ -1,0 +1,40 @@
+"""One measured window of one arm at one load point: what the store keeps, raw. Summaries are derived, never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from breakeven.engines.base import Counters
+from breakeven.loadgen.samples import ClientHealth, LoadPoint, RequestSample
+
+__all__ = ["Trial", "Void"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Void:
+    """Why a trial does not count. `code` is a loadgen VoidReason; `detail` states the figures."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """`block` pairs the launches that are compared; `launch` is unique per start of a server; `order` is the place in the block.
+
+    `counters` are the scrapes at the two ends of the window (None for an attached server without metrics).
+    """
+
+    arm: str
+    load: LoadPoint
+    block: int
+    launch: str
+    order: int
+    repeat: int
+    started_at_unix_s: float
+    window_s: float
+    samples: Sequence[RequestSample]
+    health: ClientHealth
+    counters: tuple[Counters, Counters] | None
+    voids: tuple[Void, ...] = ()
