@@ -1,0 +1,70 @@
+# make demo   set everything up, measure a real model on this machine, print the verdict, write report.html
+# make test   set everything up, then lint, types, unit, integration and end-to-end tests
+# make check  lint, types and unit tests only
+# make clean  remove what the above made in this folder (the fetched model stays in its cache)
+
+PYTHON ?= python3
+VENV ?= .venv
+# A package index with CPU builds of torch. PyPI's torch on Linux is a CUDA build of about 3 GB; the CPU build is 200 MB:
+#   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+# FRESH=1 measures again although the demo's run is finished.
+FRESH ?=
+
+bin := $(VENV)/bin
+pip := $(bin)/python -m pip --disable-pip-version-check
+# Servers and tests share few cores: threads that wait must not spin.
+export OMP_WAIT_POLICY := passive
+
+.PHONY: demo test check lint types unit integration browser clean
+
+demo: $(VENV)/.demo-ready
+	@$(bin)/breakeven fetch smollm2-135m-instruct
+	@$(bin)/breakeven bench examples/smollm2-laptop/plan.yaml $(if $(FRESH),--fresh)
+
+test: check integration
+
+check: lint types unit
+
+lint: $(VENV)/.dev-ready
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/lint-imports --no-cache --config pyproject.toml
+
+types: $(VENV)/.dev-ready
+	$(bin)/mypy
+
+unit: $(VENV)/.dev-ready
+	$(bin)/pytest tests/unit
+
+integration: $(VENV)/.dev-ready browser
+	$(bin)/breakeven fetch smollm2-135m-instruct
+	$(bin)/pytest tests/integration tests/e2e
+
+# The report is opened in a real browser. As root on Debian the browser is installed; elsewhere those tests say that they were skipped.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || command -v chromium-browser >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { echo "Installing chromium for the report's browser tests"; apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; }; } || \
+	  echo "No Chromium here: the report's browser tests will be skipped"
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Breakeven needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo-ready: requirements/demo.txt pyproject.toml | $(VENV)/.python
+	@echo "Installing into $(VENV): torch (200 MB as a CPU build$(if $(TORCH_INDEX), from $(TORCH_INDEX),; about 3 GB where pip takes the CUDA build, see TORCH_INDEX in the Makefile)) and 70 MB of other packages"
+	@$(pip) install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	@$(pip) install --quiet -r requirements/demo.txt
+	@$(pip) install --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev-ready: requirements/dev.txt $(VENV)/.demo-ready
+	@echo "Installing the test tools (40 MB)"
+	@$(pip) install --quiet -r requirements/dev.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
