@@ -1,0 +1,216 @@
+"""Llama-architecture models as data: the configuration, and the weights read from a folder.
+
+Shapes: H hidden, I intermediate, V vocabulary, N query heads, K key/value heads, D head dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from breakeven.checkpoints.folder import ModelFolder
+from breakeven.errors import CheckpointError
+
+__all__ = ["LayerWeights", "LlamaConfig", "LlamaWeights", "inverse_frequencies", "read_tensors"]
+
+SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaConfig:
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_positions: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: Mapping[str, object]
+    tie_word_embeddings: bool
+    eos_token_ids: frozenset[int]
+
+    @classmethod
+    def from_folder(cls, folder: ModelFolder) -> LlamaConfig:
+        """Read `config.json`, in the spelling of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters).
+
+        Raises:
+            CheckpointError: another architecture, a missing key, or an option this engine would compute differently.
+        """
+        config = folder.config
+        architectures = config.get("architectures") or []
+        if not isinstance(architectures, list) or not set(architectures) & set(SUPPORTED_ARCHITECTURES):
+            raise CheckpointError(
+                f"{folder.path}/config.json: architectures is {architectures}; the embedded engine serves "
+                f"{', '.join(SUPPORTED_ARCHITECTURES)} only. Use engine vllm or sglang for other models."
+            )
+        if config.get("hidden_act", "silu") != "silu":
+            raise CheckpointError(f"{folder.path}/config.json: hidden_act is {config['hidden_act']!r}; expected 'silu'")
+        for key in ("attention_bias", "mlp_bias"):
+            if config.get(key):
+                raise CheckpointError(f"{folder.path}/config.json: {key} is true, which the embedded engine does not compute")
+
+        def number(key: str) -> int:
+            value = config.get(key)
+            if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+                raise CheckpointError(f"{folder.path}/config.json: {key} is {value!r}; expected a positive whole number")
+            return value
+
+        num_heads = number("num_attention_heads")
+        num_kv_heads = number("num_key_value_heads") if config.get("num_key_value_heads") is not None else num_heads
+        head_dim = number("head_dim") if config.get("head_dim") is not None else number("hidden_size") // num_heads
+        rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+        eos = config.get("eos_token_id")
+        return cls(
+            hidden_size=number("hidden_size"),
+            intermediate_size=number("intermediate_size"),
+            num_layers=number("num_hidden_layers"),
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            vocab_size=number("vocab_size"),
+            max_positions=number("max_position_embeddings"),
+            rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+            rope_theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0),
+            rope_scaling=rope,
+            tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
+            eos_token_ids=frozenset(eos if isinstance(eos, list) else [eos] if isinstance(eos, int) else []),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerWeights:
+    """One decoder layer; query, key and value rows are stacked, and so are gate and up, so that each is one matmul."""
+
+    input_norm: Tensor  # [H]
+    qkv: Tensor  # [(N + 2K) D, H]
+    out: Tensor  # [H, N D]
+    post_norm: Tensor  # [H]
+    gate_up: Tensor  # [2I, H]
+    down: Tensor  # [H, I]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaWeights:
+    embed: Tensor  # [V, H]
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor  # [H]
+    head: Tensor  # [V, H], the same storage as `embed` when tied
+
+    @classmethod
+    def from_folder(cls, folder: ModelFolder, config: LlamaConfig, dtype: torch.dtype) -> LlamaWeights:
+        """Read every tensor the graph needs.
+
+        Raises:
+            CheckpointError: a tensor is missing or has another shape than the configuration says.
+        """
+        hidden, kv = config.hidden_size, config.num_kv_heads * config.head_dim
+        queries = config.num_heads * config.head_dim
+        shapes = {"model.embed_tokens.weight": (config.vocab_size, hidden), "model.norm.weight": (hidden,)}
+        for index in range(config.num_layers):
+            layer = f"model.layers.{index}."
+            shapes |= {
+                layer + "input_layernorm.weight": (hidden,),
+                layer + "self_attn.q_proj.weight": (queries, hidden),
+                layer + "self_attn.k_proj.weight": (kv, hidden),
+                layer + "self_attn.v_proj.weight": (kv, hidden),
+                layer + "self_attn.o_proj.weight": (hidden, queries),
+                layer + "post_attention_layernorm.weight": (hidden,),
+                layer + "mlp.gate_proj.weight": (config.intermediate_size, hidden),
+                layer + "mlp.up_proj.weight": (config.intermediate_size, hidden),
+                layer + "mlp.down_proj.weight": (hidden, config.intermediate_size),
+            }
+        if not config.tie_word_embeddings:
+            shapes["lm_head.weight"] = (config.vocab_size, hidden)
+        tensors = read_tensors(folder, shapes, dtype)
+        embed = tensors["model.embed_tokens.weight"]
+        layers = []
+        for index in range(config.num_layers):
+            layer = f"model.layers.{index}."
+            layers.append(
+                LayerWeights(
+                    input_norm=tensors[layer + "input_layernorm.weight"],
+                    qkv=torch.cat([tensors.pop(layer + f"self_attn.{name}_proj.weight") for name in "qkv"]),
+                    out=tensors[layer + "self_attn.o_proj.weight"],
+                    post_norm=tensors[layer + "post_attention_layernorm.weight"],
+                    gate_up=torch.cat([tensors.pop(layer + f"mlp.{name}_proj.weight") for name in ("gate", "up")]),
+                    down=tensors[layer + "mlp.down_proj.weight"],
+                )
+            )
+        return cls(
+            embed=embed,
+            layers=tuple(layers),
+            norm=tensors["model.norm.weight"],
+            head=embed if config.tie_word_embeddings else tensors["lm_head.weight"],
+        )
+
+
+def read_tensors(folder: ModelFolder, shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """The named tensors of a folder, checked against the shapes the graph expects and converted to `dtype` (None: as stored).
+
+    Raises:
+        CheckpointError: names the tensors that are missing, or the first that has another shape.
+    """
+    missing = [name for name in shapes if name not in folder.tensors]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise CheckpointError(
+            f"{folder.path}: tensors are missing: {', '.join(missing[:3])}{more}; the checkpoint is incomplete or of another layout"
+        )
+    for name, shape in shapes.items():
+        if folder.tensors[name].shape != shape:
+            found = list(folder.tensors[name].shape)
+            raise CheckpointError(f"{folder.path}: {name} has shape {found}; config.json asks for {list(shape)}")
+    by_file: dict[Path, list[str]] = {}
+    for name in shapes:
+        by_file.setdefault(folder.tensors[name].file, []).append(name)
+    tensors = {}
+    for file, names in by_file.items():
+        try:
+            with safe_open(file, framework="pt") as opened:
+                for name in names:
+                    tensor = opened.get_tensor(name)
+                    tensors[name] = tensor if dtype is None else tensor.to(dtype)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{file}: cannot be read as safetensors ({error}); fetch the model again") from error
+    return tensors
+
+
+def inverse_frequencies(rope: Mapping[str, object], head_dim: int, theta: float) -> Tensor:
+    """RoPE inverse frequencies [D / 2] in float32 for type default, linear or llama3.
+
+    Source of llama3 scaling: Llama 3.1's published reference code; wavelengths above `original / low_freq_factor` are stretched
+    by `factor`, those below `original / high_freq_factor` are kept, and between the two the change is linear in frequency.
+
+    Raises:
+        CheckpointError: another RoPE type, which would silently be a different function.
+    """
+    frequencies = 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return frequencies
+    factor = _number(rope, "factor")
+    if kind == "linear":
+        return frequencies / factor
+    if kind != "llama3":
+        raise CheckpointError(f"rope type {kind!r} is not one the embedded engine computes (default, linear, llama3)")
+    low, high = _number(rope, "low_freq_factor"), _number(rope, "high_freq_factor")
+    original = _number(rope, "original_max_position_embeddings")
+    wavelengths = 2 * math.pi / frequencies
+    kept_share = ((original / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
+    return frequencies * kept_share + frequencies / factor * (1.0 - kept_share)
+
+
+def _number(rope: Mapping[str, object], key: str) -> float:
+    value = rope.get(key)
+    if not isinstance(value, int | float):
+        raise CheckpointError(f"rope parameters {dict(rope)} lack a number for {key!r}")
+    return float(value)
