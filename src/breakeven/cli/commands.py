@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from breakeven.cli.fetch import fetch
+
 __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Attach every subcommand to `app`."""
+    app.command("fetch")(fetch)

@@ -89,7 +89,7 @@ def _weights(reader: Any, *, num_heads: int, num_kv_heads: int) -> Iterator[tupl
             values = _rotary_halves_apart(values, num_heads)
         elif tensor.name.endswith("attn_k.weight"):
             values = _rotary_halves_apart(values, num_kv_heads)
-        yield _hf_name(tensor.name), torch.from_numpy(np.ascontiguousarray(values)).to(torch.bfloat16)
+        yield _hf_name(tensor.name), torch.from_numpy(np.array(values)).to(torch.bfloat16)  # copied: the file is mapped read-only
 
 
 def _hf_name(name: str) -> str:
