@@ -28,7 +28,15 @@ from breakeven.errors import CheckpointError
 __all__ = ["Eagle3Config", "Eagle3Weights", "default_auxiliary_layers"]
 
 # Options that change the function and that this graph does not have: refused, never ignored.
-UNSUPPORTED_OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output", "attention_bias", "mlp_bias", "parallel_drafting")
+UNSUPPORTED_OPTIONS = (
+    "norm_before_residual",
+    "norm_before_fc",
+    "fc_norm",
+    "norm_output",
+    "attention_bias",
+    "mlp_bias",
+    "parallel_drafting",
+)
 IDS_KEY = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -39,7 +47,7 @@ def default_auxiliary_layers(num_layers: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eagle3Config:
-    """`shape` describes the one decoder layer. `auxiliary_layers` are layer inputs; `auxiliary_source` says where they come from."""
+    """`shape` describes the one decoder layer; `auxiliary_layers` are layer inputs, `auxiliary_source` says who named them."""
 
     shape: LlamaConfig
     draft_vocab_size: int
@@ -71,7 +79,9 @@ class Eagle3Config:
             ("vocab_size", shape.vocab_size, target.vocab_size),
         ):
             if mine != theirs:
-                raise CheckpointError(f"{where}: {key} is {mine} but the target's is {theirs}: this head was made for another model")
+                raise CheckpointError(
+                    f"{where}: {key} is {mine} but the target's is {theirs}: this head was made for another model"
+                )
         draft_vocab_size = config.get("draft_vocab_size") or shape.vocab_size
         layers, source = _auxiliary_layers(config, eagle, target, where)
         return cls(shape=shape, draft_vocab_size=int(draft_vocab_size), auxiliary_layers=layers, auxiliary_source=source)
@@ -173,6 +183,6 @@ def _target_ids(folder: ModelFolder, config: Eagle3Config) -> Tensor:
     if target_ids.min() < 0 or target_ids.max() >= config.shape.vocab_size or target_ids.unique().numel() != target_ids.numel():
         raise CheckpointError(
             f"{folder.path}: d2t gives target ids from {target_ids.min()} to {target_ids.max()}, some perhaps twice; expected "
-            f"offsets (target id minus draft id) into 0..{config.shape.vocab_size - 1}. Absolute ids stored by mistake look like this"
+            f"offsets (target id minus draft id) into 0..{config.shape.vocab_size - 1}. Absolute ids look like this"
         )
     return target_ids

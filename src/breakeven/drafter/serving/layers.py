@@ -85,7 +85,7 @@ def attend(cache: KVCache, layer: int, spans: Sequence[Span], queries: Tensor, m
     Within a group all query heads share their keys, so a few rows of a group are stacked as if they were more rows: one small
     product instead of G of them, and keys are read once.
     """
-    num_rows, num_heads, head_dim = queries.shape
+    _, num_heads, head_dim = queries.shape
     num_kv = cache.keys[layer].shape[1]
     group = num_heads // num_kv
     outputs = []
@@ -103,7 +103,9 @@ def attend(cache: KVCache, layer: int, spans: Sequence[Span], queries: Tensor, m
             )
             outputs.append(mixed[0].transpose(0, 1).reshape(span.count, num_heads * head_dim))
             continue
-        stacked = rows.view(span.count, num_kv, group, head_dim).permute(1, 2, 0, 3).reshape(1, num_kv, group * span.count, head_dim)
+        stacked = (
+            rows.view(span.count, num_kv, group, head_dim).permute(1, 2, 0, 3).reshape(1, num_kv, group * span.count, head_dim)
+        )
         mixed = F.scaled_dot_product_attention(stacked, keys, values, attn_mask=mask)
         mixed = mixed.view(num_kv, group, span.count, head_dim).permute(2, 0, 1, 3)
         outputs.append(mixed.reshape(span.count, num_heads * head_dim))

@@ -14,7 +14,7 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """`stop_token_ids` end the answer and are not emitted; `ignore_eos` makes them ordinary tokens."""
+    """`stop_token_ids` end the answer, the model's end-of-sequence tokens too unless `ignore_eos`."""
 
     request_id: str
     prompt_ids: tuple[int, ...]
@@ -28,7 +28,9 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenChunk:
-    """The tokens one iteration gave one request: 1 to k+1 of them, or none when a stop token came first."""
+    """The tokens one iteration gave one request: 1 to k+1 of them. A stop token that ended it is the last of them: it was
+    generated, so it counts, as in vLLM; its text is not shown.
+    """
 
     request_id: str
     token_ids: tuple[int, ...]

@@ -40,7 +40,9 @@ class Target:
         self._norm = weights.norm
         self._head = Matmul(weights.head)
 
-    def forward(self, token_ids: Tensor, spans: Sequence[Span], auxiliary_layers: Sequence[int] = ()) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, token_ids: Tensor, spans: Sequence[Span], auxiliary_layers: Sequence[int] = ()
+    ) -> tuple[Tensor, Tensor | None]:
         """Run `token_ids` [R] of the packed spans.
 
         Returns the residual stream after the last layer [R, H], and, if asked for, the streams entering `auxiliary_layers` side by
