@@ -67,6 +67,8 @@ class Eagle3Config:
         if not any("eagle3" in name.lower() for name in architectures):
             raise CheckpointError(f"{where}: architectures is {architectures}; expected an EAGLE-3 head (LlamaForCausalLMEagle3)")
         eagle = config.get("eagle_config") or {}
+        if not isinstance(eagle, dict):
+            raise CheckpointError(f"{where}: eagle_config is {eagle!r}; expected an object")
         for option in UNSUPPORTED_OPTIONS:
             if config.get(option) or eagle.get(option):
                 raise CheckpointError(f"{where}: {option} is set, which the embedded engine does not compute; serve it with vLLM")
@@ -83,23 +85,26 @@ class Eagle3Config:
                     f"{where}: {key} is {mine} but the target's is {theirs}: this head was made for another model"
                 )
         draft_vocab_size = config.get("draft_vocab_size") or shape.vocab_size
+        if not isinstance(draft_vocab_size, int) or not 0 < draft_vocab_size <= shape.vocab_size:
+            raise CheckpointError(f"{where}: draft_vocab_size is {draft_vocab_size!r}; expected 1 to {shape.vocab_size}")
         layers, source = _auxiliary_layers(config, eagle, target, where)
-        return cls(shape=shape, draft_vocab_size=int(draft_vocab_size), auxiliary_layers=layers, auxiliary_source=source)
+        return cls(shape=shape, draft_vocab_size=draft_vocab_size, auxiliary_layers=layers, auxiliary_source=source)
 
 
 def _auxiliary_layers(
     config: Mapping[str, Any], eagle: Mapping[str, Any], target: LlamaConfig, where: str
 ) -> tuple[tuple[int, int, int], str]:
+    ids: Any
     if config.get(IDS_KEY) is not None:
         ids, source = config[IDS_KEY], f"config {IDS_KEY} (layer inputs)"
     elif eagle.get(IDS_KEY) is not None:
         ids, source = eagle[IDS_KEY], f"config eagle_config.{IDS_KEY} (layer outputs, so one is added)"
         ids = [layer + 1 if isinstance(layer, int) else layer for layer in ids] if isinstance(ids, list) else ids
     else:
-        return default_auxiliary_layers(target.num_layers), "default, since the config names none"
+        ids, source = list(default_auxiliary_layers(target.num_layers)), "default, since the config names none"
     if not (isinstance(ids, list) and len(ids) == 3 and all(isinstance(layer, int) for layer in ids)):
         raise CheckpointError(f"{where}: {IDS_KEY} is {ids}; expected three layer numbers")
-    if not all(0 < layer < target.num_layers for layer in ids):
+    if not all(0 <= layer < target.num_layers for layer in ids):
         raise CheckpointError(f"{where}: {source} gives {ids}; the target has layers 0 to {target.num_layers - 1}")
     return (ids[0], ids[1], ids[2]), source
 

@@ -5,10 +5,12 @@ Shapes: H hidden, I intermediate, V vocabulary, N query heads, K key/value heads
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -67,8 +69,26 @@ class LlamaConfig:
         num_heads = number("num_attention_heads")
         num_kv_heads = number("num_key_value_heads") if config.get("num_key_value_heads") is not None else num_heads
         head_dim = number("head_dim") if config.get("head_dim") is not None else number("hidden_size") // num_heads
-        rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-        eos = config.get("eos_token_id")
+        if num_heads % num_kv_heads or head_dim % 2:
+            raise CheckpointError(
+                f"{folder.path}/config.json: {num_heads} query heads, num_key_value_heads {num_kv_heads}, head_dim {head_dim}; "
+                "expected a multiple of the key/value heads and an even head_dim"
+            )
+        rope: dict[str, Any] = {}
+        for key in ("rope_scaling", "rope_parameters"):
+            given = config.get(key) or {}
+            if not isinstance(given, dict):
+                raise CheckpointError(f"{folder.path}/config.json: {key} is {given!r}; expected an object")
+            rope |= given
+        scalars = {
+            "rope_theta": rope.get("rope_theta") or config.get("rope_theta") or 10000.0,
+            "rms_norm_eps": config.get("rms_norm_eps", 1e-6),
+        }
+        for key, value in scalars.items():
+            if not isinstance(value, int | float) or value <= 0:
+                raise CheckpointError(f"{folder.path}/config.json: {key} is {value!r}; expected a positive number")
+        # an unknown type of scaling is reported now, not after gigabytes of weights
+        inverse_frequencies(rope, head_dim, scalars["rope_theta"])
         return cls(
             hidden_size=number("hidden_size"),
             intermediate_size=number("intermediate_size"),
@@ -78,12 +98,31 @@ class LlamaConfig:
             head_dim=head_dim,
             vocab_size=number("vocab_size"),
             max_positions=number("max_position_embeddings"),
-            rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
-            rope_theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0),
+            rms_norm_eps=float(scalars["rms_norm_eps"]),
+            rope_theta=float(scalars["rope_theta"]),
             rope_scaling=rope,
             tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
-            eos_token_ids=frozenset(eos if isinstance(eos, list) else [eos] if isinstance(eos, int) else []),
+            eos_token_ids=_eos_token_ids(config) | _eos_token_ids(_generation_config(folder.path)),
         )
+
+
+def _eos_token_ids(config: Mapping[str, object]) -> frozenset[int]:
+    eos = config.get("eos_token_id")
+    return frozenset(token for token in (eos if isinstance(eos, list) else [eos]) if isinstance(token, int))
+
+
+def _generation_config(path: Path) -> Mapping[str, object]:
+    """Chat models name their end-of-turn tokens there rather than in config.json; the file is optional."""
+    file = path / "generation_config.json"
+    if not file.is_file():
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file}: not valid JSON ({error}); fetch the model again") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file}: holds a {type(content).__name__}; expected a JSON object")
+    return content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

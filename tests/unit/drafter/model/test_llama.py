@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from breakeven.checkpoints.folder import open_folder
+from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies
+from breakeven.errors import CheckpointError
+
+
+def test_fused_weights_hold_the_stored_rows(make_target, load_target):
+    folder = make_target()
+    stored = load_file(folder / "model.safetensors")
+    _, weights = load_target(folder)
+    layer = weights.layers[1]
+    attention = "model.layers.1.self_attn."
+    torch.testing.assert_close(layer.qkv, torch.cat([stored[f"{attention}{name}_proj.weight"] for name in "qkv"]))
+    torch.testing.assert_close(layer.gate_up[48:], stored["model.layers.1.mlp.up_proj.weight"])
+    assert weights.head is weights.embed
+
+
+def test_an_untied_head_is_read(make_target, load_target):
+    folder = make_target(tie_word_embeddings=False)
+    _, weights = load_target(folder)
+    torch.testing.assert_close(weights.head, load_file(folder / "model.safetensors")["lm_head.weight"])
+
+
+def test_a_sharded_folder_reads_like_a_single_file(make_target, load_target):
+    folder = make_target()
+    _, single = load_target(folder)
+    stored = load_file(folder / "model.safetensors")
+    names = sorted(stored)
+    shards = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, members in shards.items():
+        save_file({name: stored[name] for name in members}, folder / file)
+    (folder / "model.safetensors").unlink()
+    weight_map = {name: file for file, members in shards.items() for name in members}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    _, sharded = load_target(folder)
+    torch.testing.assert_close(sharded.layers[3].qkv, single.layers[3].qkv)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"architectures": ["MixtralForCausalLM"]}, "MixtralForCausalLM"),
+        ({"hidden_act": "gelu"}, "gelu"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"num_attention_heads": 0}, "num_attention_heads"),
+        ({"num_attention_heads": 3}, "num_key_value_heads"),
+        ({"head_dim": 7}, "head_dim"),
+        ({"rope_scaling": "yes"}, "rope_scaling"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_by_name(make_target, overrides, message):
+    folder = make_target()
+    config = json.loads((folder / "config.json").read_text()) | overrides
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=message):
+        LlamaConfig.from_folder(open_folder(folder))
+
+
+def test_an_unknown_rope_type_is_refused_before_weights_are_read(make_target):
+    folder = make_target(rope_scaling={"rope_type": "yarn", "factor": 4.0})
+    with pytest.raises(CheckpointError, match="yarn"):
+        LlamaConfig.from_folder(open_folder(folder))
+
+
+def test_missing_and_misshapen_tensors_are_named(make_target):
+    folder = make_target()
+    stored = load_file(folder / "model.safetensors")
+    lacking = {name: tensor for name, tensor in stored.items() if "layers.2.mlp.up_proj" not in name}
+    save_file(lacking, folder / "model.safetensors")
+    opened = open_folder(folder)
+    with pytest.raises(CheckpointError, match=r"model\.layers\.2\.mlp\.up_proj\.weight"):
+        LlamaWeights.from_folder(opened, LlamaConfig.from_folder(opened), torch.float32)
+    stored["model.norm.weight"] = torch.ones(33)
+    save_file(stored, folder / "model.safetensors")
+    opened = open_folder(folder)
+    with pytest.raises(CheckpointError, match=r"model\.norm\.weight has shape \[33\].*\[32\]"):
+        LlamaWeights.from_folder(opened, LlamaConfig.from_folder(opened), torch.float32)
+
+
+def test_end_of_sequence_ids_come_from_both_configs(make_target):
+    folder = make_target()
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 5]}))
+    assert LlamaConfig.from_folder(open_folder(folder)).eos_token_ids == {2, 5}
+
+
+def test_rope_parameters_of_either_transformers_spelling(make_target):
+    old = LlamaConfig.from_folder(open_folder(make_target("old", rope_theta=5e4)))
+    new = LlamaConfig.from_folder(
+        open_folder(make_target("new", rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e4}))
+    )
+    assert old.rope_theta == new.rope_theta == 5e4
+
+
+def test_linear_scaling_divides_every_frequency():
+    plain = inverse_frequencies({}, 8, 10000.0)
+    torch.testing.assert_close(inverse_frequencies({"type": "linear", "factor": 4.0}, 8, 10000.0), plain / 4)
+
+
+def test_llama3_scaling_keeps_high_and_stretches_low_frequencies():
+    rope = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    ratio = inverse_frequencies(rope, 128, 500000.0) / inverse_frequencies({}, 128, 500000.0)
+    assert ratio[0] == 1.0
+    assert ratio[-1] == pytest.approx(1 / 8)
+    assert (ratio.diff() <= 0).all()
