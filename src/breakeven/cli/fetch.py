@@ -9,7 +9,10 @@ from breakeven.checkpoints.cache import DEMO_MODELS, demo_model
 __all__ = ["fetch"]
 
 
-def fetch(name: str = typer.Argument(help=f"One of: {', '.join(model.name for model in DEMO_MODELS)}.")) -> None:
+NAMES = ", ".join(model.name for model in DEMO_MODELS)
+
+
+def fetch(name: str = typer.Argument(help=f"One of: {NAMES}.")) -> None:
     """Fetch a small model into the cache folder; does nothing when it is already there."""
     model = demo_model(name)
     from breakeven.drafter import fetching
