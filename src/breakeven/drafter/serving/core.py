@@ -8,6 +8,7 @@ sequence and round, the prompt's own pass not included.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -89,7 +90,8 @@ class EngineCore:
         self._drafter = drafter
         self._k = num_draft_tokens if drafter else 0
         self._forced = forced_accept_length
-        self._forced_credit = 0.0
+        # Acceptances owed to each slot, staggered so that a round's total is even too; it outlives the sequences.
+        self._forced_credit = [slot / max_num_seqs for slot in range(max_num_seqs)]
         self._seed = seed
         self._waiting: deque[GenerationRequest] = deque()
         self._running: dict[str, _Sequence] = {}
@@ -132,12 +134,14 @@ class EngineCore:
         if dtype not in DTYPES:
             raise UsageError(f"dtype {dtype!r} is unknown; expected one of {', '.join(DTYPES)}")
         if num_threads is not None:
+            if num_threads < 1:
+                raise UsageError(f"num_threads is {num_threads}; expected at least 1")
             torch.set_num_threads(num_threads)
         folder = open_folder(target)
         config = LlamaConfig.from_folder(folder)
-        context = context_length or min(config.max_positions, DEFAULT_CONTEXT)
-        if context > config.max_positions:
-            raise UsageError(f"context length {context} is beyond the model's {config.max_positions} positions")
+        context = min(config.max_positions, DEFAULT_CONTEXT) if context_length is None else context_length
+        if not 2 <= context <= config.max_positions:
+            raise UsageError(f"context length is {context}; expected 2 to the model's {config.max_positions} positions")
         # A round may run k drafts past the last position that is kept.
         positions = context + num_draft_tokens + 1
         tensor_dtype = DTYPES[dtype]
@@ -202,14 +206,23 @@ class EngineCore:
         """Queue a request.
 
         Raises:
-            UsageError: an empty prompt, one that leaves no room in the context, or a token outside the vocabulary.
+            UsageError: an empty prompt, one that leaves no room in the context, a token outside the vocabulary, a sampling option
+                out of range, or an id that is in use.
         """
+        if request.request_id in self._running or any(request.request_id == other.request_id for other in self._waiting):
+            raise UsageError(f"request id {request.request_id!r} is in use; expected a new one")
         if not 1 <= len(request.prompt_ids) < self.context_length:
             raise UsageError(f"prompt of {len(request.prompt_ids)} tokens; expected 1 to {self.context_length - 1}")
         if not all(0 <= token < self.config.vocab_size for token in request.prompt_ids):
             raise UsageError(f"the prompt holds a token id outside the vocabulary of {self.config.vocab_size}")
         if request.max_tokens < 1:
             raise UsageError(f"max_tokens is {request.max_tokens}; expected at least 1")
+        if not 0.0 <= request.temperature < math.inf:
+            raise UsageError(f"temperature is {request.temperature}; expected 0 (greedy) or more")
+        if not 0.0 < request.top_p <= 1.0:
+            raise UsageError(f"top_p is {request.top_p}; expected above 0 and at most 1")
+        if request.seed is not None and request.seed < 0:
+            raise UsageError(f"seed is {request.seed}; expected 0 or more")
         self._waiting.append(request)
 
     def abort(self, request_id: str) -> None:
@@ -297,7 +310,7 @@ class EngineCore:
         for sequence, draft, span in zip(sequences, drafts, spans, strict=True):
             last = first + span.count
             if self._forced is not None:
-                num_accepted = self._forced_acceptance(len(draft))
+                num_accepted = self._forced_acceptance(sequence.slot, len(draft))
                 emitted = [*draft[:num_accepted], choices[first + num_accepted]]
             elif sequence.sampler:
                 emitted = sequence.sampler.verify(logits[first:last], draft)
@@ -324,16 +337,16 @@ class EngineCore:
             [sequence.tokens for sequence in sequences], [sequence.settled for sequence in sequences], states, self._k
         )
 
-    def _forced_acceptance(self, num_drafts: int) -> int:
-        """Accept to order: the mean over rounds is exact, and no two rounds differ by more than one (minimum variance).
+    def _forced_acceptance(self, slot: int, num_drafts: int) -> int:
+        """Accept to order: a slot's mean over rounds is exact, and no two of its rounds differ by more than one (minimum variance).
 
         What a round could not accept, for want of drafts, is made up for by later ones, up to one full round.
         """
         assert self._forced is not None
-        self._forced_credit = min(self._forced_credit + self._forced - 1.0, float(self._k))
+        credit = min(self._forced_credit[slot], float(self._k)) + self._forced - 1.0
         # the small term keeps 0.1 + 0.2 + ... from falling just short of a whole number
-        accepted = min(int(self._forced_credit + 1e-9), num_drafts)
-        self._forced_credit -= accepted
+        accepted = min(int(credit + 1e-9), num_drafts)
+        self._forced_credit[slot] = credit - accepted
         return accepted
 
     def _count(self, num_drafts: int, num_accepted: int) -> None:
