@@ -6,17 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from breakeven.engines.base import Counters
-from breakeven.loadgen.samples import ClientHealth, LoadPoint, RequestSample
+from breakeven.loadgen.samples import ClientHealth, LoadPoint, RequestSample, Void
 
 __all__ = ["Trial", "Void"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Void:
-    """Why a trial does not count. `code` is a loadgen VoidReason; `detail` states the figures."""
-
-    code: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

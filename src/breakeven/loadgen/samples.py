@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ClientHealth", "LoadPoint", "LoadResult", "Prompt", "RequestSample"]
+__all__ = ["ClientHealth", "LoadPoint", "LoadResult", "Prompt", "RequestSample", "Void", "VoidReason"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class RequestSample:
     """One request. `arrivals` are (time_s, cumulative output tokens by the server's usage counts), never chunk counts.
 
     `error` is None for a request that ended well or was cut off by the end of the window (`finish_reason` None then).
+    `staggered` marks the first request of a closed-loop slot, which asks for fewer tokens than the load point says so that slots
+    do not march in step: its tokens count, its whole latency means nothing.
     """
 
     index: int
@@ -62,6 +64,7 @@ class RequestSample:
     arrivals: tuple[tuple[float, int], ...]
     degenerate: str | None = None
     error: str | None = None
+    staggered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +78,20 @@ class ClientHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
+    """`steady` is False where the window had to begin before every slot had its first token, or never began (see `run_load`)."""
+
     window_s: float
     samples: Sequence[RequestSample]
     health: ClientHealth
+    steady: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Void:
+    """Why a trial does not count. `code` is a VoidReason; `detail` states the figures."""
+
+    code: str
+    detail: str
 
 
 VoidReason = Literal[
