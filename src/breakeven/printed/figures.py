@@ -1,0 +1,83 @@
+"""A number as somebody printed it: its value and the half-width that rounding hides."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+__all__ = ["Bounds", "PrintedFigure"]
+
+_NUMBER = re.compile(r"\+?(?P<digits>\d+(?:\.(?P<decimals>\d*))?|\.(?P<only_decimals>\d+))(?:[eE](?P<exponent>[+-]?\d{1,2}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A value known to lie in [low, high], with the best guess inside."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def meet(self, other: Bounds) -> Bounds | None:
+        """What both allow; None where they contradict each other. The guess is this one's own where the other allows it, else
+        the narrower one's."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        if low > high:
+            return None
+        if low <= self.estimate <= high:
+            return Bounds(self.estimate, low, high)
+        narrower = self if self.high - self.low <= other.high - other.low else other
+        return Bounds(min(max(narrower.estimate, low), high), low, high)
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedFigure:
+    """`PrintedFigure.parse("0.42")` is 0.42 with a half-width of 0.005; "42 %" is the same; a float stands for its own digits."""
+
+    value: float
+    half_width: float = 0.0
+    text: str = ""
+    is_percent: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> PrintedFigure:
+        """Read a plain decimal number with an optional percent sign.
+
+        Raises:
+            ValueError: says what is wrong with the text (words, signs, separators, not finite).
+        """
+        shown = text.strip()
+        body, is_percent = (shown[:-1].rstrip(), True) if shown.endswith("%") else (shown, False)
+        match = _NUMBER.fullmatch(body)
+        if match is None:
+            raise ValueError(_what_is_wrong(body))
+        decimals = match["only_decimals"] or match["decimals"] or ""
+        unit = (0.01 if is_percent else 1.0) * 10.0 ** int(match["exponent"] or 0)
+        value = float(match["digits"]) * unit
+        if not math.isfinite(value):
+            raise ValueError("is too large")
+        return cls(value, 0.5 * 10.0 ** -len(decimals) * unit, shown, is_percent)
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.value, self.value - self.half_width, self.value + self.half_width)
+
+    def __str__(self) -> str:
+        return self.text or f"{self.value:g}"
+
+
+def _what_is_wrong(body: str) -> str:
+    lowered = body.lower().lstrip("+-")
+    if lowered in {"nan", ".nan", "inf", ".inf", "infinity"}:
+        return "is not a finite number; leave the field out where the figure is not known"
+    if body.startswith("-"):
+        return "is negative"
+    if re.fullmatch(r"\d{1,3}([, ]\d{3})+(\.\d+)?", body) or re.fullmatch(r"\d+,\d+", body):
+        return "has a comma or a space in it; write the digits together with a point before decimals, such as 2370 or 0.42"
+    if body[:1] in "~≈<>±":
+        return "is not a plain number; give the number alone and put what is uncertain about it into notes"
+    return "is not a number; give the number alone, such as 63.6, and put the rest into notes"
