@@ -152,7 +152,9 @@ def _tensor_info(file: Path, name: str, entry: object, start: int, size: int) ->
         raise CheckpointError(f"{file}: the header entry of {_shown(name)} is not a table; the file is damaged")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-        raise CheckpointError(f"{file}: tensor {_shown(name)} has dtype {_shown(str(dtype))}; expected one of {', '.join(DTYPE_BYTES)}")
+        raise CheckpointError(
+            f"{file}: tensor {_shown(name)} has dtype {_shown(str(dtype))}; expected one of {', '.join(DTYPE_BYTES)}"
+        )
     if not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)):
         raise CheckpointError(f"{file}: tensor {_shown(name)} has no valid shape; the file is damaged")
     if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(n) is int and n >= 0 for n in offsets)):
@@ -161,7 +163,9 @@ def _tensor_info(file: Path, name: str, entry: object, start: int, size: int) ->
     if end > size:
         raise CheckpointError(f"{file}: tensor {_shown(name)} ends at byte {end} of a file of {size}: truncated, fetch it again")
     if end - begin != math.prod(shape) * DTYPE_BYTES[dtype]:
-        raise CheckpointError(f"{file}: tensor {_shown(name)} has {end - begin} bytes for shape {shape} of {dtype}; the file is damaged")
+        raise CheckpointError(
+            f"{file}: tensor {_shown(name)} has {end - begin} bytes for shape {shape} of {dtype}; the file is damaged"
+        )
     return TensorInfo(file=file, dtype=dtype, shape=tuple(shape), begin=begin, end=end)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from breakeven.cli.fetch import fetch
+from breakeven.cli.head import head
 
 __all__ = ["register"]
 
@@ -12,3 +13,4 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Attach every subcommand to `app`."""
     app.command("fetch")(fetch)
+    app.command("head")(head)

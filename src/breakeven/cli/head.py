@@ -1,0 +1,25 @@
+"""`breakeven head`: a drafter of the right shape without training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["head"]
+
+
+def head(
+    target: Annotated[str, typer.Option(help="Model folder, hub id in the local cache, or demo:NAME.")],
+    out: Annotated[Path, typer.Option(help="Folder to create.")],
+    seed: Annotated[int, typer.Option(help="Seed of the random weights.")] = 0,
+    draft_vocab: Annotated[int | None, typer.Option(help="Size of the draft vocabulary (default: 16384 or the target's).")] = None,
+) -> None:
+    """Write an EAGLE-3 head of the right shape with random weights: enough to measure what speculation costs."""
+    from breakeven.checkpoints.folder import open_folder
+    from breakeven.checkpoints.random_head import write_random_head
+    from breakeven.checkpoints.resolve import resolve_model
+
+    write_random_head(open_folder(resolve_model(target, Path.cwd())), out, seed=seed, draft_vocab_size=draft_vocab)
+    typer.echo(f"{out}: random EAGLE-3 head for {target}; it drafts nothing useful, serve it with forced acceptance")
