@@ -7,6 +7,7 @@ sequence and round, the prompt's own pass not included.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
 from collections import deque
@@ -95,7 +96,8 @@ class EngineCore:
         self._seed = seed
         self._waiting: deque[GenerationRequest] = deque()
         self._running: dict[str, _Sequence] = {}
-        self._free = list(range(max_num_seqs - 1, -1, -1))
+        # A heap: the lowest free slot is taken, so that those in use lie side by side and attention reads little else.
+        self._free = list(range(max_num_seqs))
         self._counts = _Counts(per_position=[0] * self._k)
 
     @classmethod
@@ -229,7 +231,7 @@ class EngineCore:
         """Forget a request, wherever it is; unknown ids are ignored (it may just have ended)."""
         sequence = self._running.pop(request_id, None)
         if sequence is not None:
-            self._free.append(sequence.slot)
+            heapq.heappush(self._free, sequence.slot)
         else:
             self._waiting = deque(request for request in self._waiting if request.request_id != request_id)
 
@@ -249,7 +251,7 @@ class EngineCore:
             self._waiting.popleft()
             seed = [self._seed, self._counts.num_requests] if request.seed is None else [request.seed]
             sampler = Sampler(request.temperature, request.top_p, np.random.default_rng(seed)) if request.temperature > 0 else None
-            slot = self._free.pop()
+            slot = heapq.heappop(self._free)
             sequence = _Sequence(
                 request=request,
                 slot=slot,
@@ -294,7 +296,7 @@ class EngineCore:
         return self._drafter.auxiliary_layers if self._drafter else ()
 
     def _round(self) -> list[TokenChunk]:
-        sequences = list(self._running.values())
+        sequences = sorted(self._running.values(), key=lambda sequence: sequence.slot)
         if not sequences:
             return []
         drafts = self._draft(sequences)

@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812 - the name everybody reads it
 
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
 from breakeven.drafter.serving.kernels import Matmul, rms_norm
-from breakeven.drafter.serving.layers import KVCache, Rotary, Span, attend, causal_masks, positions_of
+from breakeven.drafter.serving.layers import Attention, KVCache, Rotary, Span
 
 __all__ = ["Drafter", "Eagle3Drafter", "NgramDrafter"]
 
@@ -129,14 +129,13 @@ class Eagle3Drafter:
 
     def _layer(self, states: Tensor, token_ids: Tensor, spans: Sequence[Span]) -> Tensor:
         """One pass of the head's layer over packed rows; returns the pre-norm output [R, H]."""
-        shape = self._shape
-        num_heads, num_kv, eps = shape.num_heads, shape.num_kv_heads, shape.rms_norm_eps
+        shape, eps = self._shape, self._shape.rms_norm_eps
+        attend = Attention(spans, self._cache, shape.num_heads)
         embedded = rms_norm(self._embed[token_ids], self._embed_norm, eps)
-        qkv = self._qkv(torch.cat([embedded, rms_norm(states, self._hidden_norm, eps)], dim=-1))
-        qkv = qkv.view(-1, num_heads + 2 * num_kv, shape.head_dim)
-        rotated = Rotary.apply(qkv[:, : num_heads + num_kv], self._rotary.tables(positions_of(spans)))
-        self._cache.write(0, spans, rotated[:, num_heads:], qkv[:, num_heads + num_kv :])
-        masks = causal_masks(spans, num_heads // num_kv)
-        hidden = states + self._out(attend(self._cache, 0, spans, rotated[:, :num_heads], masks))
+        qkv = self._qkv(torch.cat([embedded, rms_norm(states, self._hidden_norm, eps)], dim=-1)).view(
+            len(states), -1, shape.head_dim
+        )
+        Rotary.rotate_(qkv[:, : shape.num_heads + shape.num_kv_heads], self._rotary.tables(attend.positions))
+        hidden = states + self._out(attend(0, qkv))
         gate, up = self._gate_up(rms_norm(hidden, self._post_norm, eps)).chunk(2, dim=-1)
         return hidden + self._down(F.silu(gate) * up)

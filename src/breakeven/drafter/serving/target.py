@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812 - the name everybody reads it
 
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 from breakeven.drafter.serving.kernels import Matmul, rms_norm
-from breakeven.drafter.serving.layers import KVCache, Rotary, Span, attend, causal_masks, positions_of
+from breakeven.drafter.serving.layers import Attention, KVCache, Rotary, Span
 
 __all__ = ["Target"]
 
@@ -49,19 +49,18 @@ class Target:
         side [R, 3H].
         """
         config = self.config
-        num_heads, num_kv, head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        num_rotated = config.num_heads + config.num_kv_heads
+        attend = Attention(spans, self.cache, config.num_heads)
+        tables = self._rotary.tables(attend.positions)
         hidden = self.embed[token_ids]
-        tables = self._rotary.tables(positions_of(spans))
-        masks = causal_masks(spans, num_heads // num_kv)
         auxiliary: dict[int, Tensor] = {}
         for index, layer in enumerate(self._layers):
             if index in auxiliary_layers:
                 auxiliary[index] = hidden
-            qkv = layer.qkv(rms_norm(hidden, layer.input_norm, config.rms_norm_eps)).view(-1, num_heads + 2 * num_kv, head_dim)
+            qkv = layer.qkv(rms_norm(hidden, layer.input_norm, config.rms_norm_eps)).view(len(hidden), -1, config.head_dim)
             # queries and keys lie side by side, so one rotation serves both
-            rotated = Rotary.apply(qkv[:, : num_heads + num_kv], tables)
-            self.cache.write(index, spans, rotated[:, num_heads:], qkv[:, num_heads + num_kv :])
-            hidden = hidden + layer.out(attend(self.cache, index, spans, rotated[:, :num_heads], masks))
+            Rotary.rotate_(qkv[:, :num_rotated], tables)
+            hidden = hidden + layer.out(attend(index, qkv))
             gate, up = layer.gate_up(rms_norm(hidden, layer.post_norm, config.rms_norm_eps)).chunk(2, dim=-1)
             hidden = hidden + layer.down(F.silu(gate) * up)
         if not auxiliary_layers:
