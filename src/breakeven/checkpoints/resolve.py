@@ -1,4 +1,7 @@
-"""From the name of a model to its folder on this machine. Never the network: a missing model is an error that says how to get it."""
+"""Where a model named by the user lies on this machine: a folder, `demo:NAME`, or a hub id in the local hub cache.
+
+Never the network: what is not here is reported together with the command that fetches it.
+"""
 
 from __future__ import annotations
 
@@ -9,53 +12,71 @@ from pathlib import Path
 from breakeven.checkpoints.cache import demo_model_path
 from breakeven.errors import CheckpointError
 
-__all__ = ["DEMO_PREFIX", "resolve_model"]
+__all__ = ["hub_cache_dir", "resolve_model"]
 
-DEMO_PREFIX = "demo:"
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_HUB_ID = re.compile(r"(?P<owner>[A-Za-z0-9][\w.-]*)/(?P<name>[A-Za-z0-9][\w.-]*)(?:@(?P<revision>[\w.-]+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def resolve_model(text: str, base: Path) -> Path:
-    """The folder of `text`: a folder (relative to `base`), `demo:NAME`, or a hub id whose snapshot lies in the local hub cache.
+def hub_cache_dir() -> Path:
+    """Where huggingface_hub keeps its downloads, by its own environment variables in its own order."""
+    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if configured := os.environ.get(variable):
+            return Path(configured).expanduser()
+    if configured := os.environ.get("HF_HOME"):
+        return Path(configured).expanduser() / "hub"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+
+
+def resolve_model(text: str, base_dir: Path) -> Path:
+    """The folder that `text` names: a path (relative ones from `base_dir`), `demo:NAME`, or `OWNER/NAME[@REVISION]`.
+
+    An existing folder wins over a hub id of the same spelling. The folder is not opened.
 
     Raises:
-        CheckpointError: nothing of that name on this machine; the message says what was looked at and what to run.
+        CheckpointError: nothing is there; the message lists what was tried and how to fetch it.
     """
-    if text.startswith(DEMO_PREFIX):
-        name = text.removeprefix(DEMO_PREFIX)
-        path = demo_model_path(name)
-        if not path.is_dir():
-            raise CheckpointError(f"{text}: not fetched yet ({path} is missing); run: breakeven fetch {name}")
-        return path
-    path = (base / Path(text).expanduser()).resolve()
-    if path.exists():
-        return path
-    if HUB_ID.fullmatch(text):
-        return _hub_snapshot(text, path)
-    raise CheckpointError(f"{text}: no such folder ({path}); expected a model folder, a hub id ORG/NAME or {DEMO_PREFIX}NAME")
+    if not text.strip() or not text.isprintable():
+        raise CheckpointError(f"a model is named {text!a}; expected a folder, demo:NAME or a hub id such as owner/name")
+    if text.startswith("demo:"):
+        name = text.removeprefix("demo:")
+        folder = demo_model_path(name)
+        if not folder.is_dir():
+            raise CheckpointError(f"{text}: not fetched yet, {folder} does not exist; run: breakeven fetch {name}")
+        return folder
+    folder = base_dir / Path(text).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise CheckpointError(f"{text}: {folder} is a file; expected a model folder (name the folder that holds it)")
+    hub_id = _HUB_ID.fullmatch(text)
+    if hub_id is None:
+        raise CheckpointError(
+            f"{text}: there is no folder {folder}; expected a model folder, demo:NAME or a hub id such as owner/name"
+        )
+    return _from_hub_cache(text, hub_id["owner"], hub_id["name"], hub_id["revision"], folder)
 
 
-def _hub_snapshot(hub_id: str, also_tried: Path) -> Path:
-    repository = _hub_cache() / f"models--{hub_id.replace('/', '--')}"
+def _from_hub_cache(text: str, owner: str, name: str, revision: str | None, tried: Path) -> Path:
+    repository = hub_cache_dir() / f"models--{owner}--{name}"
     snapshots = repository / "snapshots"
+    wanted = revision or "main"
     try:
-        revision = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        revision = ""
-    if revision and re.fullmatch(r"[0-9a-f]{7,64}", revision) and (snapshots / revision).is_dir():
-        return snapshots / revision
-    present = sorted(entry for entry in snapshots.iterdir() if entry.is_dir()) if snapshots.is_dir() else []
-    if len(present) == 1:
+        commit = wanted if _COMMIT.fullmatch(wanted) else (repository / "refs" / wanted).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        commit = ""
+    if _COMMIT.fullmatch(commit) and (snapshots / commit).is_dir():
+        return snapshots / commit
+    # a download by commit writes no refs; with one snapshot there is no doubt which is meant
+    present = sorted(snapshots.iterdir()) if snapshots.is_dir() else []
+    if revision is None and len(present) == 1 and present[0].is_dir():
         return present[0]
-    raise CheckpointError(
-        f"{hub_id}: neither a folder ({also_tried}) nor in the local hub cache ({repository}); "
-        f"download it first, for instance: hf download {hub_id}"
+    at = f" --revision {revision}" if revision else ""
+    found = f"it holds the snapshots {', '.join(folder.name[:12] for folder in present[:5])}" if present else "it holds no snapshot"
+    where = (
+        f"in the hub cache ({repository}: {found})" if repository.is_dir() else f"in the hub cache ({repository} does not exist)"
     )
-
-
-def _hub_cache() -> Path:
-    """Where huggingface_hub keeps downloads, by its own environment variables."""
-    if cache := os.environ.get("HF_HUB_CACHE"):
-        return Path(cache).expanduser()
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface"
-    return Path(home).expanduser() / "hub"
+    raise CheckpointError(
+        f"{text}: neither a folder ({tried}) nor {where}. "
+        f"Breakeven downloads no such model by itself; run: hf download {owner}/{name}{at}"
+    )

@@ -12,9 +12,14 @@ __all__ = ["head"]
 
 def head(
     target: Annotated[str, typer.Option(help="Model folder, hub id in the local cache, or demo:NAME.")],
-    out: Annotated[Path, typer.Option(help="Folder to create.")],
+    out: Annotated[Path, typer.Option(help="Folder to create; nothing may be there yet.")],
     seed: Annotated[int, typer.Option(help="Seed of the random weights.")] = 0,
-    draft_vocab: Annotated[int | None, typer.Option(help="Size of the draft vocabulary (default: 16384 or the target's).")] = None,
+    draft_vocab: Annotated[
+        int | None,
+        typer.Option(
+            help="Size of the draft vocabulary (default: the largest power of two up to half the target's, at most 32768)."
+        ),
+    ] = None,
 ) -> None:
     """Write an EAGLE-3 head of the right shape with random weights: enough to measure what speculation costs."""
     from breakeven.checkpoints.folder import open_folder
