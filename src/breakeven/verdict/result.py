@@ -51,7 +51,7 @@ class ArmInfo(_Frozen):
     engine: str
     version: str | None = None
     method: str = Field(description="plain, ngram, eagle3, ...")
-    num_draft_tokens: int | None = None
+    num_draft_tokens: int | None = Field(default=None, description="Drafts a round; the root or bonus slot is not one of them")
     forced_accept_length: float | None = None
     drafter: str | None = None
     max_running_requests: int | None = None
@@ -107,6 +107,9 @@ class Comparison(_Frozen):
     decode_ratio: Interval | None = Field(default=None, description="The same on decode time per token, prefill left out")
     prefill_share: float | None = Field(default=None, description="Prefill's share p of the baseline's request time")
     predicted: Interval | None = Field(default=None, description="What the design's identity predicts from AL and c")
+    basis: Literal["measured", "reported", "predicted"] = Field(
+        default="measured", description="Where the ratio comes from; a predicted one is AL / c of an arm not measured at this load"
+    )
     gap_explained: str = Field(default="", description="Why measured and predicted differ, or that they agree")
 
 
