@@ -17,7 +17,8 @@ class RunRecord:
     """`min_launches` and `max_launches` are the plan's budget of launches an arm; looks happen after each complete block.
 
     `threshold` is the smallest relative difference that matters to the user (0.03 = 3 %). `provenance` is flat text; secrets
-    never reach it. `interrupted` says that the plan has not been carried out to its end yet.
+    never reach it. `interrupted` says that the plan has not been carried out to its end yet. `failures` says of arms that could
+    not be served why not.
     """
 
     name: str
@@ -30,3 +31,4 @@ class RunRecord:
     trials: Sequence[Trial]
     provenance: Mapping[str, str] = field(default_factory=dict)
     interrupted: bool = False
+    failures: Mapping[str, str] = field(default_factory=dict)

@@ -15,6 +15,7 @@ __all__ = ["Trial", "Void"]
 class Trial:
     """`block` pairs the launches that are compared; `launch` is unique per start of a server; `order` is the place in the block.
 
+    `attempt` counts the tries of one (arm, load, block, repeat): a voided trial stays in the store and is tried again.
     `counters` are the scrapes at the two ends of the window (None for an attached server without metrics).
     """
 
@@ -30,3 +31,8 @@ class Trial:
     health: ClientHealth
     counters: tuple[Counters, Counters] | None
     voids: tuple[Void, ...] = ()
+    attempt: int = 0
+
+    @property
+    def valid(self) -> bool:
+        return not self.voids

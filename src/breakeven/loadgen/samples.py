@@ -103,4 +103,5 @@ VoidReason = Literal[
     "queued",
     "server_died",
     "too_few_tokens",
+    "unsteady",
 ]
