@@ -1,0 +1,164 @@
+"""One load point: traffic, a steady window cut out of it, and the raw samples of that window."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from breakeven.loadgen.client import ChatClient, Endpoint
+from breakeven.loadgen.degenerate import degenerate_reason
+from breakeven.loadgen.health import LoopWatch
+from breakeven.loadgen.prompts import prompt_sequence
+from breakeven.loadgen.samples import LoadPoint, LoadResult, Prompt, RequestSample
+from breakeven.loadgen.traffic import Request, Traffic
+
+__all__ = ["STEADY_TIMEOUT_S", "Progress", "run_load"]
+
+# How long after the warm-up a slot may still wait for its first token before the window begins without it. Long prompts at high
+# concurrency take a minute; a server that admits fewer requests than were asked for may keep the last slot waiting for longer.
+STEADY_TIMEOUT_S = 120.0
+
+_Phase = Literal["warm-up", "settling", "window"]
+
+_POLL_S = 0.02
+_PROGRESS_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """For a display. `remaining_s` is that of the phase, 0 while "settling" waits for first tokens; counts are since the start."""
+
+    phase: _Phase
+    remaining_s: float
+    num_tokens: int
+    num_under_way: int
+    num_errors: int
+
+
+_Show = Callable[[Progress], None] | None
+
+
+async def run_load(
+    endpoint: Endpoint,
+    point: LoadPoint,
+    prompts: Sequence[Prompt],
+    *,
+    seed: int,
+    warmup_s: float,
+    window_s: float,
+    on_window_start: Callable[[], Awaitable[None]] | None = None,
+    on_window_end: Callable[[], Awaitable[None]] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    drain_s: float = 0.0,
+    steady_timeout_s: float = STEADY_TIMEOUT_S,
+) -> LoadResult:
+    """Load `endpoint` as `point` says and measure a window of `window_s` seconds.
+
+    Closed loop: `concurrency` slots, each sending its next request the moment its last one ended. Open loop: a request at every due
+    time of a Poisson process, however many are under way, so that a server that falls behind is seen to. The same prompts, point
+    and `seed` send the same prompts in the same order, at the same due times, to every arm.
+
+    The window begins once `warmup_s` have passed and every slot has had its first token (or an answer that ended). After
+    `steady_timeout_s` more it begins regardless, and the result is not `steady`. `on_window_start` and `on_window_end` run at its
+    edges while the load goes on: scrape counters there. After the window, requests under way get `drain_s` to finish while nothing
+    new is sent (an open loop needs this for whole latencies); then their connections are closed, so that the server aborts them.
+
+    Where no token at all has come by the end of the warm-up and requests have failed, there is no window: the result is not
+    `steady`, its samples are the failures, its times count from the start of the warm-up, and no callback of the window is called.
+
+    Returns:
+        Every request that was under way in the window, those that its edges cut included.
+
+    Raises:
+        UsageError: the endpoint's API key is not in the environment.
+        PromptsError: there are no prompts.
+        Exception: whatever a callback raises, after the load has been stopped. Requests raise nothing: see `RequestSample.error`.
+    """
+    sequence = prompt_sequence(prompts, seed)
+    watch = LoopWatch()
+    async with ChatClient(endpoint, num_connections=point.concurrency) as client:
+        traffic = Traffic(client, point, sequence, seed=seed)
+        try:
+            start_s = time.perf_counter()
+            await _go_on(traffic, "warm-up", start_s + warmup_s, on_progress)
+            steady = await _settle(traffic, start_s + warmup_s + steady_timeout_s, on_progress)
+            if traffic.num_errors and not traffic.num_tokens:
+                window_s, steady = time.perf_counter() - start_s, False
+            else:
+                watch.start()
+                start_s = time.perf_counter()
+                if on_window_start is not None:
+                    await on_window_start()
+                await _go_on(traffic, "window", start_s + window_s, on_progress)
+                watch.stop()
+                if on_window_end is not None:
+                    await on_window_end()
+                await traffic.drain(start_s + window_s + drain_s)
+        finally:
+            watch.stop()
+            await traffic.stop()
+    samples = [_sample(request, start_s) for request in traffic.requests if _is_inside(request, start_s, window_s)]
+    return LoadResult(window_s=window_s, samples=samples, health=watch.health(samples), steady=steady)
+
+
+async def _go_on(traffic: Traffic, phase: _Phase, until_s: float, show: _Show) -> None:
+    while (left_s := until_s - time.perf_counter()) > 0:
+        traffic.check()
+        _report(traffic, phase, left_s, show)
+        await asyncio.sleep(min(left_s, _PROGRESS_S))
+
+
+async def _settle(traffic: Traffic, until_s: float, show: _Show) -> bool:
+    shown_s = -math.inf
+    while not (ready := traffic.check()) and time.perf_counter() < until_s:
+        if time.perf_counter() - shown_s >= _PROGRESS_S:
+            shown_s = time.perf_counter()
+            _report(traffic, "settling", 0.0, show)
+        await asyncio.sleep(_POLL_S)
+    return ready
+
+
+def _report(traffic: Traffic, phase: _Phase, left_s: float, show: _Show) -> None:
+    if show is not None:
+        show(
+            Progress(
+                phase=phase,
+                remaining_s=left_s,
+                num_tokens=traffic.num_tokens,
+                num_under_way=len(traffic.under_way),
+                num_errors=traffic.num_errors,
+            )
+        )
+
+
+def _is_inside(request: Request, start_s: float, window_s: float) -> bool:
+    answer = request.answer
+    if answer.start_s is None or answer.end_s is None:  # cancelled before it was sent
+        return False
+    return answer.end_s > start_s and request.scheduled_s < start_s + window_s
+
+
+def _sample(request: Request, start_s: float) -> RequestSample:
+    answer, stream = request.answer, request.answer.stream
+    assert answer.start_s is not None
+    assert answer.end_s is not None
+    return RequestSample(
+        index=request.index,
+        prompt_id=request.prompt.id,
+        kind=request.prompt.kind,
+        scheduled_s=request.scheduled_s - start_s,
+        start_s=answer.start_s - start_s,
+        first_token_s=None if stream.first_token_s is None else stream.first_token_s - start_s,
+        end_s=answer.end_s - start_s,
+        prompt_tokens=stream.prompt_tokens,
+        output_tokens=stream.output_tokens,
+        finish_reason=stream.finish_reason,
+        arrivals=tuple((time_s - start_s, num_tokens) for time_s, num_tokens in stream.arrivals),
+        degenerate=None if answer.error is not None else degenerate_reason(stream.text, finished=stream.finish_reason is not None),
+        error=answer.error,
+        staggered=request.staggered,
+    )
