@@ -30,6 +30,8 @@ def main() -> int:
     except ModuleNotFoundError as error:
         sys.stderr.write(f"breakeven: the embedded engine needs {error.name}: pip install 'breakeven[train]'\n")
         return UNEXPECTED
+    except KeyboardInterrupt:  # before the server took over the signal
+        return 0
     except Exception:
         logging.getLogger(__name__).exception("The server failed")
         return UNEXPECTED

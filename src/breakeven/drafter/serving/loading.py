@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from breakeven.checkpoints.folder import open_folder
+from breakeven.checkpoints.resolve import resolve_model
 from breakeven.drafter.serving.loop import Core
 from breakeven.drafter.serving.options import ServerOptions
 from breakeven.drafter.serving.tokenizer import TextTokenizer
@@ -71,8 +72,8 @@ def load(options: ServerOptions) -> Loaded:
     Raises:
         BreakevenError: a folder or a combination of options that cannot be served.
     """
-    folder = Path(options.model)
-    drafter = Path(options.draft_model) if options.draft_model is not None else None
+    folder = resolve_model(options.model, Path.cwd())
+    drafter = resolve_model(options.draft_model, Path.cwd()) if options.draft_model is not None else None
     open_folder(folder)
     tokenizer = TextTokenizer.from_folder(folder)
     generation = GenerationDefaults.from_folder(folder)

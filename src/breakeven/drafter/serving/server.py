@@ -105,11 +105,13 @@ async def _serve(options: ServerOptions, listening: socket.socket, started_s: fl
         http.should_exit = True
         await serving
         stopping.cancel()
-    if not loading.done() or (engine is not None and not engine.join(JOIN_S)):
+    if loading.done() and (engine is None or engine.join(JOIN_S)):
+        logger.info("Stopped")
+    else:
         logger.info("Stopped in the middle of %s", "a step" if loading.done() else "loading")
-        # a thread inside torch cannot be interrupted, and the interpreter's own end would wait or crash
-        os._exit(0)
-    logger.info("Stopped")
+    logging.shutdown()
+    # The interpreter's own end frees the model piece by piece, and waits for or crashes on a thread that is inside torch.
+    os._exit(0)
 
 
 def _load_in_thread(options: ServerOptions) -> asyncio.Future[Loaded]:
