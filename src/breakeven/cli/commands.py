@@ -6,6 +6,7 @@ import typer
 
 from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
+from breakeven.cli.verdict import verdict
 
 __all__ = ["register"]
 
@@ -14,3 +15,4 @@ def register(app: typer.Typer) -> None:
     """Attach every subcommand to `app`."""
     app.command("fetch")(fetch)
     app.command("head")(head)
+    app.command("verdict")(verdict)

@@ -1,0 +1,97 @@
+"""Everything computed from one reported table, in one place, for the parts that put it into words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm, arms_of
+from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, compare, cost_ratios, predict
+from breakeven.verdict.reported.readings import ArmReading, ImpliedRelease, read_arms
+from breakeven.verdict.reported.schema import ReportedTable
+
+__all__ = ["Case", "listed", "plural", "study"]
+
+NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    table: ReportedTable
+    arms: tuple[ReportedArm, ...]
+    readings: tuple[ArmReading, ...]
+    implied: tuple[ImpliedRelease, ...]
+    clashes: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    costs: tuple[CostRatio, ...]
+    predictions: tuple[Prediction, ...]
+
+    @property
+    def floored(self) -> tuple[ArmReading, ...]:
+        return tuple(reading for reading in self.readings if reading.is_at_floor)
+
+    @property
+    def plain(self) -> tuple[ReportedArm, ...]:
+        return tuple(arm for arm in self.arms if not arm.is_speculative)
+
+    @property
+    def telling_pairs(self) -> tuple[Pair, ...]:
+        """Fair comparisons of arms whose drafter works: those that say what speculation is worth."""
+        dead = {reading.arm.name for reading in self.floored}
+        return tuple(pair for pair in self.pairs if pair.is_fair and pair.arm.name not in dead)
+
+    def reading(self, arm: ReportedArm) -> ArmReading | None:
+        return next((reading for reading in self.readings if reading.arm.name == arm.name), None)
+
+    def implied_for(self, engine: str) -> ImpliedRelease | None:
+        return next((release for release in self.implied if release.engine == engine), None)
+
+    def ranking(self) -> tuple[LoadKey | None, tuple[tuple[ReportedArm, Point], ...]]:
+        """Arms by speed at the load that most of them report; throughput counts before the speed of one request."""
+        speeds: dict[tuple[LoadKey, bool], list[tuple[ReportedArm, Point]]] = {}
+        for arm in self.arms:
+            for point in arm.points:
+                if point.throughput is not None:
+                    speeds.setdefault((point.load, True), []).append((arm, point))
+                elif point.request_speed is not None:
+                    speeds.setdefault((point.load, False), []).append((arm, point))
+        if not speeds:
+            return None, ()
+        key = max(speeds, key=lambda key: (len(speeds[key]), key[1], key[0].concurrency or 0))
+        ordered = sorted(speeds[key], key=lambda entry: speed(entry[1]), reverse=True)
+        return key[0], tuple(ordered)
+
+
+def speed(point: Point) -> float:
+    figure = point.throughput or point.request_speed
+    return figure.value if figure is not None else 0.0
+
+
+def study(table: ReportedTable) -> Case:
+    """Compute everything a verdict on `table` rests on. Raises ReportedError where rows contradict each other."""
+    arms = arms_of(table)
+    readings, implied, clashes = read_arms(arms)
+    pairs = compare(readings, arms, table.threshold)
+    costs = cost_ratios(pairs, readings)
+    return Case(
+        table=table,
+        arms=arms,
+        readings=readings,
+        implied=implied,
+        clashes=clashes,
+        pairs=pairs,
+        costs=costs,
+        predictions=predict(readings, costs, pairs, arms, table.threshold),
+    )
+
+
+def listed(names: Iterable[str], shown: int = NAMES_SHOWN) -> str:
+    """ "a, b and c"; beyond `shown` names "a, b, … and 7 more"."""
+    unique: Sequence[str] = tuple(dict.fromkeys(names))
+    if len(unique) > shown:
+        return f"{', '.join(unique[:shown])} and {len(unique) - shown} more"
+    return " and ".join((", ".join(unique[:-1]), unique[-1])) if len(unique) > 1 else "".join(unique)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

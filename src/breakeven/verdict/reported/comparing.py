@@ -1,0 +1,267 @@
+"""Ratios, cost ratios and predictions from reported figures, and the rules for an outcome without an interval.
+
+A reported figure has no interval, so an outcome other than undecided needs all of: both figures at one known concurrency, equal
+admission there, a cost ratio that is possible, and a ratio beyond the drift that one configuration shows between launches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from breakeven.printed.figures import Bounds, PrintedFigure
+from breakeven.verdict.public_figures import LAUNCH_DRIFT
+from breakeven.verdict.reported.admission import Admission, admission_of
+from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
+from breakeven.verdict.reported.readings import ArmReading
+from breakeven.verdict.result import Outcome
+
+__all__ = [
+    "IMPOSSIBLE_BELOW",
+    "CostRatio",
+    "Pair",
+    "Prediction",
+    "alike",
+    "baseline_for",
+    "compare",
+    "cost_ratios",
+    "outcome_without_interval",
+    "predict",
+]
+
+# A round cannot take less time than a plain step; below this share of it the baseline, or the accept length, is wrong.
+IMPOSSIBLE_BELOW = 0.97
+
+PLAIN_NOT_IN_TABLE = "plain decoding (not in the table)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One speculative arm against its baseline at one load. `cost` is AL over ratio, None without a trusted accept length."""
+
+    arm: ReportedArm
+    baseline: ReportedArm
+    load: LoadKey
+    ratio: float
+    measure: str
+    admission: Admission
+    accept_length: Bounds | None
+    cost: float | None
+    is_impossible: bool
+    outcome: Outcome
+    why: str
+
+    @property
+    def is_fair(self) -> bool:
+        """Equal known admission at a known concurrency, and figures that can be true together."""
+        return self.admission.is_equal is True and not self.is_impossible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRatio:
+    """c at one load for one shape of drafter. `text` says what it was computed from."""
+
+    arm: ReportedArm
+    load: LoadKey
+    value: float
+    is_own: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What the identity AL / c gives for an arm at a load where it was not measured."""
+
+    arm: ReportedArm
+    baseline: str
+    load: LoadKey
+    ratio: float
+    accept_length: Bounds
+    cost: CostRatio
+    outcome: Outcome
+    why: str
+
+
+def baseline_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> ReportedArm | None:
+    """The plain arm of the same engine that differs in nothing reported; the one sharing most loads where several do."""
+    like = [
+        plain
+        for plain in arms
+        if not plain.is_speculative
+        and plain.engine == arm.engine
+        and _same(plain.tensor_parallel, arm.tensor_parallel)
+        and _same((plain.quantization or "").lower() or None, (arm.quantization or "").lower() or None)
+        and _same(plain.version, arm.version)
+    ]
+    loads = {point.load for point in arm.points}
+    return max(like, key=lambda plain: len(loads & {point.load for point in plain.points}), default=None)
+
+
+def _same(one: object, other: object) -> bool:
+    return one is None or other is None or one == other
+
+
+def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], threshold: float) -> tuple[Pair, ...]:
+    """Every speculative arm against its baseline, at every load both report."""
+    pairs = []
+    for reading in readings:
+        baseline = baseline_for(reading.arm, arms)
+        for point in reading.arm.points if baseline is not None else ():
+            plain = baseline.point(point.load) if baseline is not None else None
+            figures = _figures(point, plain) if plain is not None else None
+            if baseline is not None and figures is not None:
+                pairs.append(_pair(reading, baseline, point.load, figures, threshold))
+    return tuple(pairs)
+
+
+def _figures(point: Point, plain: Point) -> tuple[PrintedFigure, PrintedFigure, str] | None:
+    """The two figures to divide, of one kind; with one request running, a single stream and a throughput are nearly one kind."""
+    if point.throughput is not None and plain.throughput is not None:
+        return point.throughput, plain.throughput, "throughput"
+    if point.request_speed is not None and plain.request_speed is not None:
+        return point.request_speed, plain.request_speed, "speed of one request"
+    mine, theirs = point.throughput or point.request_speed, plain.throughput or plain.request_speed
+    if point.load.concurrency == 1 and mine is not None and theirs is not None:
+        return mine, theirs, "single stream against throughput at one request"
+    return None
+
+
+def _pair(
+    reading: ArmReading, baseline: ReportedArm, load: LoadKey, figures: tuple[PrintedFigure, PrintedFigure, str], threshold: float
+) -> Pair:
+    mine, theirs, measure = figures
+    ratio = mine.value / theirs.value
+    length = reading.accept_length(load)
+    admission = admission_of(reading.arm, baseline, load)
+    longest = length.high if length is not None else reading.arm.shape.max_length
+    # where admission is known to differ, that explains any ratio
+    is_impossible = (
+        load.concurrency is not None
+        and admission.is_equal is not False
+        and longest is not None
+        and longest / ratio < IMPOSSIBLE_BELOW
+    )
+    bounded = reading.at(load).is_upper_bound
+    outcome, why = _outcome(ratio, admission, threshold)
+    if is_impossible and longest is not None:
+        outcome = "undecided"
+        why = (
+            f"{ratio:.2f}x with an accept length of at most {longest:.2f} would mean that a round costs {longest / ratio:.2f} "
+            "plain steps; below 1 is impossible, so the baseline or the accept length is wrong"
+        )
+    elif reading.is_at_floor and outcome == "slower":
+        why += "; with no draft accepted this is what the rounds cost, not what a working drafter would bring"
+    return Pair(
+        arm=reading.arm,
+        baseline=baseline,
+        load=load,
+        ratio=ratio,
+        measure=measure,
+        admission=admission,
+        accept_length=length,
+        cost=length.estimate / ratio if length is not None and not bounded else None,
+        is_impossible=is_impossible,
+        outcome=outcome,
+        why=why,
+    )
+
+
+def _outcome(ratio: float, admission: Admission, threshold: float) -> tuple[Outcome, str]:
+    if admission.is_equal is False:
+        return "undecided", f"measured at different admission ({admission.text}), so it does not show what speculation costs"
+    if admission.is_equal is None:
+        return "undecided", f"equal load cannot be shown: {admission.text}"
+    outcome, why = outcome_without_interval(ratio, threshold)
+    again = "" if outcome == "undecided" else "; a repeat on fresh launches would give it an interval"
+    return outcome, f"as reported, no interval: {why}{again}"
+
+
+def outcome_without_interval(ratio: float, threshold: float) -> tuple[Outcome, str]:
+    """Pays or slower only beyond the usual drift between launches; never "no useful difference", which needs an interval."""
+    usual, rare = LAUNCH_DRIFT
+    margin = 1.0 + max(usual, threshold)
+    if 1.0 / margin < ratio < margin:
+        return "undecided", f"{ratio:.2f}x is within the {usual * 100:.0f} % that the same server drifts between launches"
+    drift = f"beyond the usual {usual * 100:.0f} % drift between launches, within the {rare * 100:.0f} % that happens"
+    if not 1.0 / (1.0 + rare) < ratio < 1.0 + rare:
+        drift = f"beyond even the {rare * 100:.0f} % drift between launches"
+    return ("pays" if ratio > 1.0 else "slower"), f"{ratio:.2f}x is {drift}"
+
+
+def cost_ratios(pairs: tuple[Pair, ...], readings: tuple[ArmReading, ...]) -> tuple[CostRatio, ...]:
+    """Break-even accept lengths: AL over the measured ratio where arms were compared fairly, and those that were reported."""
+    found = [
+        CostRatio(
+            arm=pair.arm,
+            load=pair.load,
+            value=pair.cost,
+            is_own=True,
+            text=f"accept length {pair.accept_length.estimate:.2f} of {pair.arm.name} over its {pair.ratio:.2f}x",
+        )
+        for pair in pairs
+        if pair.is_fair and pair.cost is not None and pair.accept_length is not None
+    ]
+    for reading in readings:
+        found += [
+            CostRatio(arm=reading.arm, load=point.load, value=point.cost_ratio.value, is_own=False, text="cost ratio as reported")
+            for point in reading.arm.points
+            if point.cost_ratio is not None
+        ]
+    return tuple(found)
+
+
+def predict(
+    readings: tuple[ArmReading, ...],
+    costs: tuple[CostRatio, ...],
+    pairs: tuple[Pair, ...],
+    arms: tuple[ReportedArm, ...],
+    threshold: float,
+) -> tuple[Prediction, ...]:
+    """AL / c for arms at loads where their own speed was not reported but the cost of their shape is known."""
+    measured = {(pair.arm.name, pair.load) for pair in pairs}
+    found = []
+    for reading in readings:
+        for load in dict.fromkeys(cost.load for cost in costs):
+            length = reading.accept_length(load)
+            if length is None or (reading.arm.name, load) in measured or reading.is_at_floor or reading.at(load).is_upper_bound:
+                continue
+            here = [cost for cost in costs if cost.load == load]
+            own = [cost for cost in here if cost.arm.name == reading.arm.name]
+            like = [cost for cost in here if alike(cost.arm, reading.arm)]
+            cost = _middle(own or like)
+            if cost is None:
+                continue
+            ratio = length.estimate / cost.value
+            outcome, why = outcome_without_interval(ratio, threshold)
+            baseline = baseline_for(reading.arm, arms)
+            found.append(
+                Prediction(
+                    arm=reading.arm,
+                    baseline=baseline.name if baseline is not None else PLAIN_NOT_IN_TABLE,
+                    load=load,
+                    ratio=ratio,
+                    accept_length=length,
+                    cost=cost,
+                    outcome=outcome,
+                    why=f"predicted, not measured: accept length {length.estimate:.2f} over cost ratio {cost.value:.2f}; {why}",
+                )
+            )
+    return tuple(found)
+
+
+def _middle(costs: list[CostRatio]) -> CostRatio | None:
+    if not costs:
+        return None
+    middle = median(cost.value for cost in costs)
+    return min(costs, key=lambda cost: abs(cost.value - middle))
+
+
+def alike(one: ReportedArm, other: ReportedArm) -> bool:
+    """Whether two arms do the same work a round: engine, method and a known shape, and no reported difference beside."""
+    return (
+        one.shape.num_drafted is not None
+        and (one.engine, one.method, one.shape) == (other.engine, other.method, other.shape)
+        and _same(one.tensor_parallel, other.tensor_parallel)
+        and _same(one.quantization, other.quantization)
+        and _same(one.topk, other.topk)
+    )

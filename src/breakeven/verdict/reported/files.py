@@ -1,0 +1,211 @@
+"""Reading a reported table from YAML or CSV; everything that is wrong with it is said at once, by row and key."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+from collections.abc import Hashable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from breakeven.errors import ReportedError
+from breakeven.verdict.reported.schema import PointFields, ReportedRow, ReportedTable, SharedFields, TargetFacts
+
+__all__ = ["load_table"]
+
+MAX_BYTES = 4_000_000
+MAX_ROWS = 5000
+MAX_PROBLEMS_SHOWN = 12
+
+# Names people use for a key; only to name the right one when theirs is refused.
+_SYNONYMS = {
+    "acc_len": "accept_length",
+    "accept_len": "accept_length",
+    "acceptance_length": "accept_length",
+    "al": "accept_length",
+    "acc_rate": "accept_rate",
+    "acceptance": "accept_rate",
+    "acceptance_rate": "accept_rate",
+    "arms": "rows",
+    "batch_size": "concurrency",
+    "conc": "concurrency",
+    "config": "arm",
+    "dataset": "workload",
+    "eagle_topk": "topk",
+    "k": "draft_tokens",
+    "max_num_seqs": "max_running_requests",
+    "model": "name",
+    "name": "arm",
+    "num_draft_tokens": "draft_tokens",
+    "num_speculative_tokens": "draft_tokens",
+    "num_steps": "steps",
+    "release": "version",
+    "single_stream": "single_stream_tok_s",
+    "throughput": "throughput_tok_s",
+    "tok_s": "throughput_tok_s",
+    "tp": "tensor_parallel",
+    "tp_size": "tensor_parallel",
+    "tpot": "tpot_ms",
+}
+
+
+def load_table(path: Path) -> ReportedTable:
+    """Read `path` (.yaml, .yml or .csv).
+
+    Raises:
+        ReportedError: the file cannot be read, is of another kind, or something in it is refused: each problem with its row.
+    """
+    text = _read(path)
+    if path.suffix.lower() == ".csv":
+        document: Any = _csv_document(path, text)
+    elif path.suffix.lower() in {".yaml", ".yml"}:
+        document = _yaml_document(path, text)
+    else:
+        raise ReportedError(f"{path}: a reported table ends in .yaml, .yml or .csv")
+    try:
+        return ReportedTable.model_validate(document)
+    except ValidationError as error:
+        problems = [_explain(problem, document) for problem in error.errors(include_url=False)]
+        more = f"\n  and {len(problems) - MAX_PROBLEMS_SHOWN} more" if len(problems) > MAX_PROBLEMS_SHOWN else ""
+        shown = "".join(f"\n  {problem}" for problem in problems[:MAX_PROBLEMS_SHOWN])
+        raise ReportedError(f"{path} cannot be judged as it stands:{shown}{more}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ReportedError(
+                f"{path} is larger than {MAX_BYTES // 10**6} MB; a reported table holds a row for each arm and load"
+            )
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ReportedError(f"{path} is not UTF-8 text; save it as UTF-8") from None
+    except OSError as error:
+        raise ReportedError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+class _TextLoader(yaml.BaseLoader):
+    """Every scalar stays text (1.00 keeps its zeros), a key given twice is refused, anchors are not part of the format."""
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("anchors and aliases are not used here: write the value out")
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a plain word", key.start_mark)
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _yaml_document(path: Path, text: str) -> Any:
+    try:
+        document = yaml.load(text, Loader=_TextLoader)  # noqa: S506 - a BaseLoader builds nothing but text, lists and mappings
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        raise ReportedError(f"{path}{where}: {problem}") from None
+    except RecursionError:
+        raise ReportedError(f"{path} is nested too deeply for a table") from None
+    if not isinstance(document, dict):
+        raise ReportedError(f"{path} must be a mapping with a key 'rows'; see docs/reported.md for an example")
+    return document
+
+
+def _csv_document(path: Path, text: str) -> dict[str, Any]:
+    """One row for each arm and load point; a cell left empty repeats what another row of the same arm says."""
+    dialect = ";" if text.partition("\n")[0].count(";") > text.partition("\n")[0].count(",") else ","
+    reader = csv.reader(io.StringIO(text), delimiter=dialect, strict=True)
+    try:
+        lines = [line for line in reader if any(cell.strip() for cell in line) and not line[0].lstrip().startswith("#")]
+    except csv.Error as error:
+        raise ReportedError(f"{path}, line {reader.line_num}: {error}") from None
+    if len(lines) < 2:
+        raise ReportedError(f"{path} needs a line of column names and at least one row")
+    if len(lines) - 1 > MAX_ROWS:
+        raise ReportedError(f"{path} has {len(lines) - 1} rows; at most {MAX_ROWS} are read")
+    header = ["_".join(cell.lower().replace("-", " ").split()) for cell in lines[0]]
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if twice:
+        raise ReportedError(f"{path}: column {', '.join(twice)} is given twice")
+    rows: list[dict[str, str]] = []
+    table: dict[str, Any] = {"name": path.stem, "rows": rows}
+    for number, line in enumerate(lines[1:], start=1):
+        if len(line) > len(header):
+            raise ReportedError(f"{path}, row {number}: {len(line)} cells, but {len(header)} columns are named")
+        named = {key: cell.strip() for key, cell in zip(header, line, strict=False) if cell.strip()}
+        for key, inside in (("target", "name"), ("model_type", "model_type")):
+            _shared(table.setdefault("target", {}), inside, named.pop(key, None), path, number)
+        _shared(table, "hardware", named.pop("hardware", None), path, number)
+        rows.append(named)
+    return table
+
+
+def _shared(into: dict[str, Any], key: str, value: str | None, path: Path, number: int) -> None:
+    if value is not None and into.setdefault(key, value) != value:
+        raise ReportedError(f"{path}, row {number}: {key} {value!r} differs from {into[key]!r}; one table is about one target")
+
+
+def _explain(problem: Any, document: Any) -> str:
+    location = tuple(problem["loc"])
+    where, key = _place(location, document), str(location[-1]) if location else "the file"
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{where}{key!r} is not a key here{_nearest(key, _known_keys(location))}"
+        case "missing":
+            return f"{where}{key!r} is missing"
+        case "value_error":
+            return f"{where}{key}: {problem['ctx']['error']}"
+        case "too_short":
+            return f"{where}{key}: at least one row is needed"
+        case "literal_error":
+            return f"{where}{key}: must be {problem['ctx']['expected']}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"{where}{key}: must be a mapping of keys to values"
+        case "tuple_type":
+            return f"{where}{key}: must be a list"
+        case _:
+            return f"{where}{key}: {problem['msg']}"
+
+
+def _place(location: tuple[Any, ...], document: Any) -> str:
+    if len(location) >= 2 and location[0] == "rows" and isinstance(location[1], int):
+        row = document["rows"][location[1]]
+        name = row.get("arm") if isinstance(row, dict) else None
+        point = (
+            f", point {location[3] + 1}" if len(location) > 3 and location[2] == "points" and isinstance(location[3], int) else ""
+        )
+        return f"row {location[1] + 1}{f' ({str(name)[:60]})' if name else ''}{point}: "
+    return f"{location[0]}: " if len(location) > 1 else ""
+
+
+def _known_keys(location: tuple[Any, ...]) -> Iterable[str]:
+    model: type[BaseModel] = ReportedTable
+    if "points" in location[:-1]:
+        model = PointFields
+    elif len(location) > 1 and location[0] in {"rows", "defaults"}:
+        model = ReportedRow if location[0] == "rows" else SharedFields
+    elif location[0] == "target" and len(location) > 1:
+        model = TargetFacts
+    return model.model_fields
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    known = tuple(known)
+    plain = "_".join(key.lower().replace("-", " ").split())
+    synonym = _SYNONYMS.get(plain.removeprefix("speculative_"))
+    if synonym in known:
+        return f"; did you mean {synonym!r}?"
+    close = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

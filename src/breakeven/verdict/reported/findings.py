@@ -1,0 +1,393 @@
+"""What is odd about the reported figures: each with its evidence and what to do about it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from breakeven.engines.version_facts import admission_flag
+from breakeven.findings import Finding
+from breakeven.verdict.public_figures import LAUNCH_DRIFT, public_accept_length, quantization_loss
+from breakeven.verdict.reported.case import Case, listed
+from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike, baseline_for
+from breakeven.verdict.reported.readings import ArmReading
+from breakeven.verdict.reported.wording import printed, share
+
+__all__ = ["findings", "static_checks"]
+
+# A drafter's accept length must not depend on load; differences up to this share are noise.
+LENGTH_NOISE = 0.05
+
+_CHECKS_OF_HEADS = (
+    "the algorithm flag against the drafter's architecture",
+    "tensors dropped or missing when the drafter was loaded",
+    "the map from draft to target vocabulary (d2t: present, as offsets)",
+    "the auxiliary layer ids and their convention",
+    "the norm flags",
+    "RoPE and the drafter's position limit",
+)
+# What to look at, in this order, when nothing is accepted.
+STATIC_CHECKS: dict[str, tuple[str, ...]] = {
+    "ngram": ("the length of the match that is looked up", "whether the traffic repeats its prompt at all"),
+    "suffix": ("whether the traffic repeats itself at all",),
+    "draft_model": (
+        "the drafter's tokenizer and vocabulary against the target's",
+        "tensors dropped or missing when the drafter was loaded",
+        "the drafter's quantization, which may be inherited from the target",
+        "RoPE and the drafter's position limit",
+    ),
+    "mtp": ("tensors dropped or missing when the drafter was loaded", "the norm flags", "the drafter's quantization"),
+}
+
+
+def static_checks(method: str) -> tuple[str, ...]:
+    return STATIC_CHECKS.get(method, _CHECKS_OF_HEADS)
+
+
+def findings(case: Case) -> tuple[Finding, ...]:
+    """Errors first, then warnings, then notes."""
+    found = [
+        *_floor(case),
+        *_near_floor(case),
+        *_ceiling(case),
+        *_contradictions(case),
+        *_admission(case),
+        *_impossible(case),
+        *_ambiguous(case),
+        *_costs_disagree(case),
+        *_length_moves_with_load(case),
+        *_only_drafted_steps(case),
+        *_no_baseline(case),
+        *_releases(case),
+        *_flags(case),
+    ]
+    order = {"error": 0, "warning": 1, "info": 2}
+    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+
+
+def _floor(case: Case) -> list[Finding]:
+    by_method: dict[str, list[ArmReading]] = defaultdict(list)
+    for reading in case.floored:
+        by_method[reading.arm.method].append(reading)
+    return [_floor_of(case, method, readings) for method, readings in by_method.items()]
+
+
+def _floor_of(case: Case, method: str, readings: list[ArmReading]) -> Finding:
+    evidence = [f"{reading.arm.name}: {printed(reading)}" for reading in readings[:5]]
+    if method not in {"ngram", "suffix"}:
+        evidence.append("a weak drafter still gets some drafts right; exactly none is how a drafter looks that is wired wrongly")
+        evidence += _why_not_quantization(case, readings[0])
+    checks = static_checks(method)
+    return Finding(
+        code="accept-length-at-floor",
+        severity="error",
+        confidence="high",
+        title=f"No draft was ever accepted: {listed(r.arm.name for r in readings)} at accept length 1.00",
+        evidence=tuple(evidence),
+        remedy=f"Check in this order, before training again: {'; '.join(checks)}.",
+    )
+
+
+def _why_not_quantization(case: Case, reading: ArmReading) -> list[str]:
+    lines = []
+    quantization = reading.arm.quantization
+    loss = quantization_loss(quantization)
+    if loss is not None:
+        lines.append(
+            f"quantization ({quantization}) does not explain it: {loss.kind} costs {loss.low * 100:.0f} to {share(loss.high)} of "
+            f"accepted tokens in public measurements, never all ({loss.source})"
+        )
+    public = public_accept_length(case.table.target.name, reading.arm.shape.num_drafted)
+    if public is not None:
+        lines.append(
+            f"public heads reach {public.low:.1f} to {public.high:.1f} on {case.table.target.name} with {public.num_drafted} "
+            f"drafts ({public.source})"
+        )
+    return lines
+
+
+def _near_floor(case: Case) -> list[Finding]:
+    near = [reading for reading in case.readings if reading.is_near_floor]
+    if not near:
+        return []
+    return [
+        Finding(
+            code="accept-length-near-floor",
+            severity="warning",
+            confidence="medium",
+            title=f"Next to nothing is accepted: {listed(r.arm.name for r in near)}",
+            evidence=tuple(f"{reading.arm.name}: {printed(reading)}" for reading in near[:5]),
+            remedy=f"Before training again check: {'; '.join(static_checks(near[0].arm.method))}.",
+        )
+    ]
+
+
+def _ceiling(case: Case) -> list[Finding]:
+    full = [reading for reading in case.readings if reading.is_at_ceiling]
+    if not full:
+        return []
+    return [
+        Finding(
+            code="accept-length-at-ceiling",
+            severity="warning",
+            confidence="medium",
+            title=f"Every draft was accepted: {listed(r.arm.name for r in full)}",
+            evidence=tuple(f"{reading.arm.name}: {printed(reading)}" for reading in full[:5]),
+            remedy="Read the output: degenerate text, NaN logits, copied prompts or forced acceptance look like this.",
+        )
+    ]
+
+
+def _contradictions(case: Case) -> list[Finding]:
+    return [
+        Finding(
+            code="printed-figures-contradict",
+            severity="error",
+            confidence="high",
+            title=f"The printed figures of {reading.arm.name} cannot all be right",
+            evidence=(reading.overall.doubt,),
+            remedy="Until that is settled the accept length of this arm is not used.",
+        )
+        for reading in case.readings
+        if reading.overall.status == "contradictory"
+    ]
+
+
+def _admission(case: Case) -> list[Finding]:
+    unequal: dict[str, list[str]] = defaultdict(list)
+    doubtful: dict[str, list[str]] = defaultdict(list)
+    for pair in case.pairs:
+        if pair.admission.is_equal is False:
+            unequal[pair.admission.text].append(f"{pair.arm.name} at {pair.load.label}")
+        elif pair.admission.is_equal is None and pair.admission.text.startswith("running requests"):
+            doubtful[pair.admission.text].append(f"{pair.arm.name} at {pair.load.label}")
+    found = []
+    for known, groups in ((True, unequal), (False, doubtful)):
+        if groups:
+            engines = listed(admission_flag(pair.arm.engine) for pair in case.pairs if pair.admission.text in groups)
+            found.append(
+                Finding(
+                    code="unequal-admission",
+                    severity="error" if known else "warning",
+                    confidence="high" if known else "medium",
+                    title=(
+                        "Arms ran at different admitted concurrency"
+                        if known
+                        else "Arms probably ran at different admitted concurrency"
+                    ),
+                    evidence=tuple(f"{listed(where)}: {text}" for text, where in list(groups.items())[:6]),
+                    remedy=f"Measure the arms again with the same {engines}, at the same stated concurrency.",
+                )
+            )
+    return found
+
+
+def _impossible(case: Case) -> list[Finding]:
+    broken = [pair for pair in case.pairs if pair.is_impossible]
+    if not broken:
+        return []
+    return [
+        Finding(
+            code="impossible-cost-ratio",
+            severity="error",
+            confidence="high",
+            title=f"The speedup of {listed(p.arm.name for p in broken)} is more than the accept length allows",
+            evidence=tuple(f"{pair.arm.name} at {pair.load.label}: {pair.why}" for pair in broken[:6]),
+            remedy=(
+                f"A round cannot cost less than a plain step (limit {IMPOSSIBLE_BELOW}). Measure the baseline again, and look at "
+                "what differs: captured graphs, running requests, quantization, prompts, accept length from other traffic."
+            ),
+        )
+    ]
+
+
+def _ambiguous(case: Case) -> list[Finding]:
+    found = []
+    for reading in case.readings:
+        overall = reading.overall
+        if overall.status != "ambiguous":
+            continue
+        meanings = dict.fromkeys(
+            f"{c.accept_length.estimate:.2f} if {c.definition.engine} {c.definition.span} printed it" for c in overall.candidates
+        )
+        if meanings:
+            title = f"What was printed for {reading.arm.name} has several meanings"
+            evidence = (f"{printed(reading)}: accept length {listed(meanings)}",)
+        else:
+            title = f"What was printed for {reading.arm.name} cannot be turned into an accept length"
+            evidence = (printed(reading),)
+        found.append(
+            Finding(
+                code="accept-rate-ambiguous",
+                severity="warning",
+                confidence="high",
+                title=title,
+                evidence=evidence,
+                remedy=f"Any of these would settle it: {listed(overall.settle_by)}.",
+            )
+        )
+    return found
+
+
+def _costs_disagree(case: Case) -> list[Finding]:
+    found = []
+    for index, cost in enumerate(case.costs):
+        for other in case.costs[index + 1 :]:
+            if cost.load != other.load or not alike(cost.arm, other.arm) or cost.arm.drafter == other.arm.drafter:
+                continue
+            low, high = sorted((cost.value, other.value))
+            if high / low > 1.0 + LAUNCH_DRIFT[1]:
+                found.append(
+                    Finding(
+                        code="cost-ratios-disagree",
+                        severity="warning",
+                        confidence="medium",
+                        title=f"{cost.arm.name} and {other.arm.name} should cost the same a round and do not",
+                        evidence=(f"cost ratio {cost.value:.2f} ({cost.text}) against {other.value:.2f} ({other.text})",),
+                        remedy="Look for what else differs: the size of the drafter, captured graphs, the release, the prompts.",
+                    )
+                )
+    return found[:3]
+
+
+def _length_moves_with_load(case: Case) -> list[Finding]:
+    found = []
+    for reading in case.readings:
+        lengths = [
+            (own.accept_length.estimate, load)
+            for load, own in reading.by_load.items()
+            if own.accept_length is not None and own.is_trusted and load.concurrency is not None
+        ]
+        for workload in dict.fromkeys(load.workload for _, load in lengths):
+            same = [(length, load) for length, load in lengths if load.workload == workload]
+            low, high = min(same), max(same)
+            if len(same) > 1 and high[0] / low[0] > 1.0 + LENGTH_NOISE:
+                found.append(
+                    Finding(
+                        code="accept-length-changes-with-load",
+                        severity="warning",
+                        confidence="medium",
+                        title=f"The accept length of {reading.arm.name} changes with load",
+                        evidence=(f"{high[0]:.2f} at {high[1].label}, {low[0]:.2f} at {low[1].label}",),
+                        remedy="On the same prompts it must not: try another attention backend, or no graphs, or align the prompts.",
+                    )
+                )
+    return found[:5]
+
+
+def _only_drafted_steps(case: Case) -> list[Finding]:
+    bounded = [reading for reading in case.readings if reading.overall.is_upper_bound]
+    if not bounded:
+        return []
+    return [
+        Finding(
+            code="counts-only-drafted-steps",
+            severity="warning",
+            confidence="high",
+            title=f"The accept length of {listed(r.arm.name for r in bounded)} leaves out steps without drafts",
+            evidence=tuple(
+                f"{r.arm.name}: {printed(r)} by {r.arm.engine}, whose length counts only steps that carried drafts; "
+                f"{r.arm.method} drafting skips steps"
+                for r in bounded[:5]
+            ),
+            remedy="Taken as an upper bound. drafted_share (steps with drafts / all decode steps) would give tokens per step.",
+        )
+    ]
+
+
+def _no_baseline(case: Case) -> list[Finding]:
+    lonely: dict[str, list[str]] = defaultdict(list)
+    for reading in case.readings:
+        arm = reading.arm
+        if not arm.points or baseline_for(arm, case.arms) is not None:
+            continue
+        same_engine = [plain for plain in case.plain if plain.engine == arm.engine]
+        if not case.plain:
+            lonely["no arm decodes plainly"].append(arm.name)
+        elif not same_engine:
+            lonely[f"no plain arm on {arm.engine or 'the same engine'}"].append(arm.name)
+        else:
+            other = same_engine[0]
+            named = (("tensor_parallel", "tensor parallel"), ("quantization", "quantization"), ("version", "release"))
+            differing = [
+                f"{words} ({getattr(arm, key)} against {getattr(other, key)})"
+                for key, words in named
+                if None not in (getattr(arm, key), getattr(other, key)) and getattr(arm, key) != getattr(other, key)
+            ]
+            lonely[f"{other.name} differs in {listed(differing)}"].append(arm.name)
+    return [
+        Finding(
+            code="no-like-baseline",
+            severity="warning",
+            confidence="high",
+            title=f"Nothing to compare with: {listed(names)}",
+            evidence=(reason,),
+            remedy="Measure plain decoding on the same engine, release, split and weights.",
+        )
+        for reason, names in lonely.items()
+    ]
+
+
+def _releases(case: Case) -> list[Finding]:
+    found = [
+        Finding(
+            code="arms-of-different-releases",
+            severity="warning",
+            confidence="medium",
+            title="Arms of one engine were printed by different releases",
+            evidence=(clash,),
+            remedy="Report the release of each arm.",
+        )
+        for clash in case.clashes
+    ]
+    doubts: dict[str, list[str]] = defaultdict(list)
+    for reading in case.readings:
+        if reading.overall.status == "settled" and reading.overall.doubt:
+            doubts[reading.overall.doubt].append(reading.arm.name)
+    for arm in case.arms:
+        if arm.version is None and arm.version_text is not None:
+            doubts[f"{arm.version_text!r} is not a release number such as 0.5.10"].append(arm.name)
+    found += [
+        Finding(
+            code="release-unverified",
+            severity="info",
+            confidence="high",
+            title=f"What this release prints was not checked: {listed(names)}",
+            evidence=(doubt,),
+            remedy="Compare accept length, rate and draft tokens on one log line.",
+        )
+        for doubt, names in doubts.items()
+    ]
+    return found
+
+
+def _flags(case: Case) -> list[Finding]:
+    odd = [
+        arm
+        for arm in case.arms
+        if arm.engine == "sglang" and arm.topk == 1 and arm.steps is not None and arm.draft_tokens not in {None, arm.steps + 1}
+    ]
+    digits = [r for r in case.readings if r.length is not None and r.length.half_width >= 0.5 and r.rate is None]
+    found = []
+    if odd:
+        found.append(
+            Finding(
+                code="draft-tokens-follow-steps",
+                severity="info",
+                confidence="high",
+                title=f"With topk 1 the engine drafts steps, not draft_tokens: {listed(arm.name for arm in odd)}",
+                evidence=tuple(f"{arm.name}: {arm.config}, read as {arm.shape.num_drafted} drafts a round" for arm in odd[:5]),
+                remedy="Take the number from the resolved arguments in the server's log.",
+            )
+        )
+    if digits:
+        found.append(
+            Finding(
+                code="accept-length-without-decimals",
+                severity="warning",
+                confidence="high",
+                title=f"An accept length without decimals says little: {listed(r.arm.name for r in digits)}",
+                evidence=tuple(f"{r.arm.name}: {r.length} may be anything within a half" for r in digits[:5]),
+                remedy="Give it as printed, with two decimals (a spreadsheet may have cut 1.00 to 1).",
+            )
+        )
+    return found

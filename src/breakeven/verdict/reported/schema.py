@@ -1,0 +1,219 @@
+"""A table of reported figures as it may be written: every key, its meaning, what is refused. Users read docs/reported.md.
+
+Numbers arrive as text, so that `1.00` keeps its digits: how precisely a figure was printed decides what can be read from it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from breakeven.printed.figures import PrintedFigure
+
+__all__ = ["NOT_KNOWN", "Cap", "PointFields", "ReportedRow", "ReportedTable", "SharedFields", "TargetFacts"]
+
+# What people write into a cell whose figure they do not have.
+NOT_KNOWN = frozenset(
+    {"", "-", "--", "–", "—", "?", "~", "null", "na", "n/a", "unknown", "not known", "not reported", "not given", "none"}
+)
+
+_UNITS = re.compile(r"\s*(tok(ens)?\s*/\s*s(ec)?|tokens? per second|t/s|tps|ms|gb)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """How many requests may run at once: a number, no limit (`number` None), or the engine's default, its flag not given."""
+
+    number: int | None = None
+    is_default: bool = False
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, (list, dict)):
+        raise ValueError(f"must be a single value, not a {'list' if isinstance(value, list) else 'mapping'}")
+    return str(value).strip()
+
+
+def _figure(value: Any) -> PrintedFigure | None:
+    text = _scalar(value)
+    if text.lower() in NOT_KNOWN:
+        return None
+    try:
+        return PrintedFigure.parse(_UNITS.sub("", text))
+    except ValueError as error:
+        raise ValueError(f"{_shown(text)} {error}") from None
+
+
+def _positive(value: Any) -> PrintedFigure | None:
+    figure = _figure(value)
+    if figure is not None and (figure.value <= 0.0 or figure.is_percent):
+        raise ValueError(f"{_shown(str(value))} must be a plain number above 0; leave the field out where nothing was measured")
+    return figure
+
+
+def _length(value: Any) -> PrintedFigure | None:
+    figure = _figure(value)
+    if figure is not None and figure.is_percent:
+        raise ValueError(f"{_shown(str(value))} is a percentage; an accept length counts tokens. Is it the accept_rate?")
+    return figure
+
+
+def _share(value: Any) -> PrintedFigure | None:
+    figure = _figure(value)
+    if figure is not None and figure.value > 1.0:
+        raise ValueError(f"{_shown(str(value))} must lie between 0 and 1, or carry a percent sign")
+    return figure
+
+
+def _threshold(value: Any) -> float:
+    share = _share(value)
+    if share is None or share.value >= 1.0:
+        raise ValueError(f"{_shown(str(value))} must lie between 0 and 1, such as 0.03")
+    return share.value
+
+
+def _rate(value: Any) -> PrintedFigure | None:
+    figure = _figure(value)
+    if figure is None or figure.is_percent or figure.value <= 1.0:
+        if figure is not None and figure.value > 1.5:
+            raise ValueError(f"{_shown(str(value))} is more than all of the drafts")
+        return figure
+    if 2.0 <= figure.value <= 100.0:
+        return PrintedFigure(figure.value / 100.0, figure.half_width / 100.0, f"{figure.text} %", is_percent=True)
+    raise ValueError(f"{_shown(str(value))} is neither a share (0 to 1) nor plainly a percentage: write 0.42 or 42 %")
+
+
+def _count(value: Any) -> int | None:
+    figure = _figure(value)
+    if figure is None:
+        return None
+    if figure.is_percent or figure.value != int(figure.value) or figure.value > 10**7:
+        raise ValueError(f"{_shown(str(value))} is not a whole number")
+    return int(figure.value)
+
+
+def _at_least_one(value: Any) -> int | None:
+    count = _count(value)
+    if count is not None and count < 1:
+        raise ValueError(f"{_shown(str(value))} must be 1 or more; leave the field out where it is not known")
+    return count
+
+
+def _count_or_none_drafted(value: Any) -> int | None:
+    """0 is how base arms are often written: nothing is drafted."""
+    return _count(value) or None
+
+
+def _cap(value: Any) -> Cap | None:
+    text = _scalar(value).lower()
+    if text in {"none", "no limit", "unlimited"}:
+        return Cap()
+    if text in NOT_KNOWN:
+        return None
+    match = re.fullmatch(r"(?P<number>\d+)?\s*\(?(?:by )?(?P<default>default)?\)?", text)
+    if match is None or text.startswith("("):
+        raise ValueError(f"{_shown(str(value))} must be a number, 'none' (no limit), 'default' (flag not given) or '48 (default)'")
+    number = None if match["number"] is None else _at_least_one(match["number"])
+    return Cap(number=number, is_default=match["default"] is not None)
+
+
+def _text(value: Any) -> str:
+    text = " ".join(_scalar(value).split())
+    if any(not character.isprintable() for character in text):
+        raise ValueError(f"{_shown(text)} has control characters in it")
+    return text
+
+
+def _known_text(value: Any) -> str | None:
+    text = _text(value)
+    return None if text.lower() in NOT_KNOWN - {"none"} else text
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+Figure = Annotated[PrintedFigure | None, PlainValidator(_positive)]
+Length = Annotated[PrintedFigure | None, PlainValidator(_length)]
+Rate = Annotated[PrintedFigure | None, PlainValidator(_rate)]
+Share = Annotated[PrintedFigure | None, PlainValidator(_share)]
+Count = Annotated[int | None, PlainValidator(_at_least_one)]
+Drafts = Annotated[int | None, PlainValidator(_count_or_none_drafted)]
+Text = Annotated[str | None, PlainValidator(_known_text)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class PointFields(_Strict):
+    """One load point of an arm."""
+
+    concurrency: Count = Field(default=None, description="Requests in flight that the client kept up; leave out if not known")
+    workload: Text = Field(default=None, description="Prompts or data set; only equal workloads are compared")
+    throughput_tok_s: Figure = Field(default=None, description="Output tokens/s of the whole server at that concurrency")
+    request_speed_tok_s: Figure = Field(default=None, description="Output tokens/s of one request at that concurrency")
+    tpot_ms: Figure = Field(default=None, description="The same as milliseconds per output token")
+    accept_length: Length = Field(default=None, description="As printed by the engine, with all its digits")
+    accept_rate: Rate = Field(default=None, description="As printed: a share such as 0.42, or 42 %")
+    cost_ratio: Figure = Field(default=None, description="Round time over plain step time at that concurrency, if it was measured")
+
+
+class SharedFields(PointFields):
+    """What rows may share: everything but their name."""
+
+    engine: Text = Field(default=None, description="sglang, vllm, ...; may carry the release: sglang 0.5.9")
+    version: Text = Field(default=None, description="Release of the engine, from its banner or pip")
+    drafter: Text = Field(default=None, description="Name of the drafter; none for plain decoding")
+    method: Text = Field(default=None, description="eagle3, ngram, mtp, ...; none for plain decoding")
+    steps: Drafts = Field(default=None, description="SGLang's --speculative-num-steps")
+    topk: Drafts = Field(default=None, description="SGLang's --speculative-eagle-topk; above 1 is a tree")
+    draft_tokens: Drafts = Field(
+        default=None,
+        description="The engine's own flag: SGLang's --speculative-num-draft-tokens (root included), vLLM's num_speculative_tokens",
+    )
+    figures_from: Literal["log", "per request", "benchmark"] | None = Field(
+        default=None, description="Where length and rate were printed; log (the default) also stands for metrics"
+    )
+    drafted_share: Share = Field(default=None, description="Share of decode steps that carried drafts (n-gram drafting)")
+    single_stream_tok_s: Figure = Field(default=None, description="Output tokens/s with one request running")
+    peak_tok_s: Figure = Field(default=None, description="Best output tokens/s of the whole server, at whatever concurrency")
+    max_running_requests: Annotated[Cap | None, PlainValidator(_cap)] = Field(
+        default=None,
+        description="A number, none (no limit), default (flag not given), or 48 (default): the log's number without the flag",
+    )
+    tensor_parallel: Count = Field(default=None, description="GPUs one replica is split over")
+    quantization: Text = Field(default=None, description="Of the target's weights: int4, fp8, nvfp4, none")
+    notes: Text = Field(default=None, description="Anything else; shown, never judged")
+
+
+class ReportedRow(SharedFields):
+    """One arm, or one load point of an arm: rows of the same `arm` are one arm."""
+
+    arm: Text = Field(default=None, description="Name of the configuration; made from engine and drafter where left out")
+    points: tuple[PointFields, ...] = Field(default=(), description="Several load points of this arm")
+
+
+class TargetFacts(_Strict):
+    name: Text = Field(default=None, description="Name of the target, as on its card")
+    model_type: Text = Field(default=None, description="model_type of its config.json")
+    quantization: Text = Field(default=None, description="Where all arms share it")
+    weights_gb: Figure = None
+    notes: Text = None
+
+
+class ReportedTable(_Strict):
+    """The whole file."""
+
+    name: Text = Field(default=None, description="Title of the verdict")
+    source: Text = Field(default=None, description="Who reported it, where")
+    target: TargetFacts = TargetFacts()
+    hardware: Text = Field(default=None, description="GPUs and their number")
+    threshold: Annotated[float, PlainValidator(_threshold)] = Field(
+        default=0.03, description="Speedup below which a difference is of no use"
+    )
+    defaults: SharedFields = Field(default=SharedFields(), description="What every row shares unless it says otherwise")
+    rows: tuple[ReportedRow, ...] = Field(min_length=1, description="The arms")

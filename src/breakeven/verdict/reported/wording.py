@@ -1,0 +1,43 @@
+"""Small phrases that several parts of a reported verdict share."""
+
+from __future__ import annotations
+
+from breakeven.printed.definitions import Definition
+from breakeven.verdict.reported.readings import ArmReading
+from breakeven.versions import Span
+
+__all__ = ["engine_name", "percent_change", "printed", "releases", "share", "spoken_formula"]
+
+_ENGINE_NAMES = {"sglang": "SGLang", "vllm": "vLLM", "tensorrt-llm": "TensorRT-LLM"}
+
+
+def engine_name(engine: str) -> str:
+    return _ENGINE_NAMES.get(engine, engine or "engine")
+
+
+def share(value: float) -> str:
+    """ "23 %", as elsewhere in what Breakeven prints."""
+    return f"{value * 100.0:.0f} %"
+
+
+def printed(reading: ArmReading) -> str:
+    """ "printed accept length 1.00 and accept rate 0.25, 3-1-4"."""
+    figures = (("accept length", reading.length), ("accept rate", reading.rate))
+    said = " and ".join(f"{name} {figure}" for name, figure in figures if figure is not None)
+    config = f" ({reading.arm.config})" if reading.arm.config else ""
+    return f"printed {said}{config}" if said else f"nothing printed{config}"
+
+
+def releases(spans: tuple[Span, ...]) -> str:
+    """ "0.5.6 to 0.5.10.post1 (or 0.5.3.post3 to 0.5.5)"."""
+    first, *others = (str(span) for span in spans)
+    return f"{first} (or {', '.join(others)})" if others else first
+
+
+def spoken_formula(definition: Definition) -> str:
+    return definition.rate.value if definition.rate is not None else definition.length.value
+
+
+def percent_change(ratio: float) -> str:
+    """ "+8 %" or "-36 %"."""
+    return f"{(ratio - 1.0) * 100.0:+.0f} %"
