@@ -1,0 +1,34 @@
+"""Whether a run needs another block of launches. A pure function of the stored trials, so that a resumed run decides the same."""
+
+from __future__ import annotations
+
+from breakeven.experiment.comparing import compare
+from breakeven.experiment.record import RunRecord
+from breakeven.experiment.summary import RunSummary
+
+__all__ = ["open_comparisons"]
+
+
+def open_comparisons(record: RunRecord) -> list[tuple[str, str]]:
+    """(arm, load label) of every comparison with the baseline that another block could still settle.
+
+    A comparison is open below `min_launches` blocks, and from then on while it is undecided; it is closed once its arm has had
+    `max_launches` launches (voided ones too: they cost as much), or when the two are not comparable, which launches do not mend.
+    Forced arms measure what rounds cost and stop at `min_launches`.
+    """
+    run = RunSummary(record)
+    still_open = []
+    for arm in record.arms:
+        if arm.name == record.baseline or run.num_launches(arm.name) >= record.max_launches:
+            continue
+        for load in record.loads:
+            compared = compare(run, arm.name, load.label)
+            if compared.log_ratio.num_blocks < record.min_launches:
+                needed = True
+            elif arm.forced or compared.not_comparable:
+                needed = False
+            else:
+                needed = compared.outcome == "undecided"
+            if needed:
+                still_open.append((arm.name, load.label))
+    return still_open

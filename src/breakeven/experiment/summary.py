@@ -1,0 +1,145 @@
+"""Trials to figures: what each counts for, arranged by arm, load point and block, and paired with the baseline's."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from breakeven.acceptance import Acceptance
+from breakeven.engines.base import Arm
+from breakeven.experiment.record import RunRecord
+from breakeven.experiment.trial import Trial
+from breakeven.loadgen.measures import decode_time_per_token, throughput
+
+__all__ = [
+    "Measure",
+    "RunSummary",
+    "log_decode_time_per_token",
+    "log_throughput",
+    "trial_acceptance",
+]
+
+Measure = Callable[[Trial], float]
+
+
+def log_throughput(trial: Trial) -> float:
+    """Log of output tokens per second; -inf where no token arrived."""
+    return _log(throughput(trial))
+
+
+def log_decode_time_per_token(trial: Trial) -> float:
+    """Log of the seconds a request needs for an output token while it decodes; NaN where nothing decoded."""
+    return _log(decode_time_per_token(trial))
+
+
+def trial_acceptance(trial: Trial) -> Acceptance | None:
+    """Counts of the window, or None where the engine reports none or restarted in between."""
+    if trial.counters is None:
+        return None
+    before, after = (scrape.acceptance for scrape in trial.counters)
+    if after is None:
+        return None
+    try:
+        return after if before is None else after.since(before)
+    except ValueError:
+        return None
+
+
+class RunSummary:
+    """The trials of a run that count, by arm and load point. Figures of a trial are worked out once and kept."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
+        self._arms = {arm.name: arm for arm in record.arms}
+        self._all: dict[tuple[str, str], list[Trial]] = defaultdict(list)
+        self._counted: dict[tuple[str, str], list[Trial]] = defaultdict(list)
+        self._launches: dict[str, set[str]] = defaultdict(set)
+        self._figures: dict[tuple[Measure, int], float] = {}
+        for trial in sorted(record.trials, key=lambda trial: (trial.block, trial.started_at_unix_s, trial.order, trial.repeat)):
+            place = trial.arm, trial.load.label
+            self._launches[trial.arm].add(trial.launch)
+            self._all[place].append(trial)
+            if not trial.voids:
+                self._counted[place].append(trial)
+
+    def arm(self, name: str) -> Arm:
+        return self._arms[name]
+
+    def trials(self, arm: str, load: str) -> Sequence[Trial]:
+        """Those that count, in the order they were run."""
+        return self._counted.get((arm, load), ())
+
+    def num_voided(self, arm: str, load: str) -> int:
+        return len(self._all.get((arm, load), ())) - len(self.trials(arm, load))
+
+    def num_launches(self, arm: str, load: str | None = None) -> int:
+        """Launches that were measured at all (what a budget counts), or those with a trial that counts at `load`."""
+        if load is None:
+            return len(self._launches.get(arm, ()))
+        return len({trial.launch for trial in self.trials(arm, load)})
+
+    def figure(self, measure: Measure, trial: Trial) -> float:
+        key = measure, id(trial)
+        if key not in self._figures:
+            self._figures[key] = measure(trial)
+        return self._figures[key]
+
+    def by_launch(self, arm: str, load: str, measure: Measure) -> list[list[float]]:
+        """The figures of each launch's trials, in the order of launches."""
+        launches: dict[str, list[float]] = {}
+        for trial in self.trials(arm, load):
+            launches.setdefault(trial.launch, []).append(self.figure(measure, trial))
+        return list(launches.values())
+
+    def acceptance_by_launch(self, arm: str, load: str) -> list[list[Acceptance]]:
+        """The windows' counts of each launch; launches without counters are left out."""
+        launches: dict[str, list[Acceptance]] = {}
+        for trial in self.trials(arm, load):
+            counts = trial_acceptance(trial)
+            if counts is not None and counts.num_steps:
+                launches.setdefault(trial.launch, []).append(counts)
+        return list(launches.values())
+
+    def acceptance_of_block(self, arm: str, load: str, block: int) -> Acceptance | None:
+        """Counts of all its windows in one block, together."""
+        counts = [
+            acceptance
+            for trial in self.trials(arm, load)
+            if trial.block == block and (acceptance := trial_acceptance(trial)) is not None and acceptance.num_steps
+        ]
+        return sum(counts[1:], start=counts[0]) if counts else None
+
+    def paired(self, arm: str, baseline: str, load: str, measure: Measure) -> dict[int, list[float]]:
+        """Differences of `measure` (a logarithm), arm minus baseline, of each block in which both have trials that count.
+
+        Repeats pair up: they ran side by side, or at the same age of their servers. Where a block has no such pair left because
+        trials were voided, it has one difference, that of the medians.
+        """
+        differences: dict[int, list[float]] = {}
+        mine, theirs = self._by_block(arm, load, measure), self._by_block(baseline, load, measure)
+        for block in sorted(mine.keys() & theirs.keys()):
+            repeats = sorted(mine[block].keys() & theirs[block].keys())
+            if repeats:
+                differences[block] = [mine[block][repeat] - theirs[block][repeat] for repeat in repeats]
+            else:
+                differences[block] = [statistics.median(mine[block].values()) - statistics.median(theirs[block].values())]
+        return differences
+
+    def _by_block(self, arm: str, load: str, measure: Measure) -> Mapping[int, dict[tuple[int, int], float]]:
+        """Figures by block, then by (which launch of the arm in that block, repeat)."""
+        blocks: dict[int, dict[tuple[int, int], float]] = defaultdict(dict)
+        launches: dict[int, list[str]] = defaultdict(list)
+        for trial in self.trials(arm, load):
+            seen = launches[trial.block]
+            if trial.launch not in seen:
+                seen.append(trial.launch)
+            blocks[trial.block][seen.index(trial.launch), trial.repeat] = self.figure(measure, trial)
+        return blocks
+
+
+def _log(value: float) -> float:
+    if value > 0:
+        return math.log(value)
+    return -math.inf if value == 0 else math.nan
