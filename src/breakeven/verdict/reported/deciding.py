@@ -12,7 +12,7 @@ from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import Pair
-from breakeven.verdict.reported.findings import static_checks
+from breakeven.verdict.reported.floor import static_checks
 from breakeven.verdict.reported.wording import percent_change
 
 __all__ = ["Decision", "decide"]
@@ -103,7 +103,8 @@ def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     elif case.floored and len(case.floored) == len(case.readings):
         reason = "no draft was ever accepted, so the wiring was measured and not speculation"
     elif case.floored:
-        reason = f"{listed(r.arm.name for r in case.floored)} accepted no draft at all, and no other speculative arm was compared at equal load"
+        dead = listed(reading.arm.name for reading in case.floored)
+        reason = f"{dead} accepted no draft at all, and no other speculative arm was compared at equal load"
     elif case.pairs:
         reason = "no speculative arm was compared at a known equal load"
     elif any(reading.overall.status == "ambiguous" for reading in case.readings):
@@ -120,7 +121,8 @@ def _several_meanings(case: Case) -> str:
         reading = case.reading(cost.arm)
         if reading is not None and reading.overall.status == "ambiguous" and reading.overall.candidates:
             ratios = dict.fromkeys(format_ratio(c.accept_length.estimate / cost.value) for c in reading.overall.candidates)
-            return f"{cost.arm.name} would be at {' or '.join(ratios)} at {cost.load.label}, depending on the release that printed its rate"
+            at = f"{' or '.join(ratios)} at {cost.load.label}"
+            return f"{cost.arm.name} would be at {at}, depending on the release that printed its rate"
     return "what was printed has several meanings"
 
 

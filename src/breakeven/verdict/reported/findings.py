@@ -6,49 +6,22 @@ from collections import defaultdict
 
 from breakeven.engines.version_facts import admission_flag
 from breakeven.findings import Finding
-from breakeven.verdict.public_figures import LAUNCH_DRIFT, public_accept_length, quantization_loss
+from breakeven.verdict.public_figures import LAUNCH_DRIFT
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike, baseline_for
-from breakeven.verdict.reported.readings import ArmReading
-from breakeven.verdict.reported.wording import printed, share
+from breakeven.verdict.reported.floor import floor_findings
+from breakeven.verdict.reported.wording import printed
 
-__all__ = ["findings", "static_checks"]
+__all__ = ["findings"]
 
 # A drafter's accept length must not depend on load; differences up to this share are noise.
 LENGTH_NOISE = 0.05
-
-_CHECKS_OF_HEADS = (
-    "the algorithm flag against the drafter's architecture",
-    "tensors dropped or missing when the drafter was loaded",
-    "the map from draft to target vocabulary (d2t: present, as offsets)",
-    "the auxiliary layer ids and their convention",
-    "the norm flags",
-    "RoPE and the drafter's position limit",
-)
-# What to look at, in this order, when nothing is accepted.
-STATIC_CHECKS: dict[str, tuple[str, ...]] = {
-    "ngram": ("the length of the match that is looked up", "whether the traffic repeats its prompt at all"),
-    "suffix": ("whether the traffic repeats itself at all",),
-    "draft_model": (
-        "the drafter's tokenizer and vocabulary against the target's",
-        "tensors dropped or missing when the drafter was loaded",
-        "the drafter's quantization, which may be inherited from the target",
-        "RoPE and the drafter's position limit",
-    ),
-    "mtp": ("tensors dropped or missing when the drafter was loaded", "the norm flags", "the drafter's quantization"),
-}
-
-
-def static_checks(method: str) -> tuple[str, ...]:
-    return STATIC_CHECKS.get(method, _CHECKS_OF_HEADS)
 
 
 def findings(case: Case) -> tuple[Finding, ...]:
     """Errors first, then warnings, then notes."""
     found = [
-        *_floor(case),
-        *_near_floor(case),
-        *_ceiling(case),
+        *floor_findings(case),
         *_contradictions(case),
         *_admission(case),
         *_impossible(case),
@@ -62,79 +35,6 @@ def findings(case: Case) -> tuple[Finding, ...]:
     ]
     order = {"error": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
-
-
-def _floor(case: Case) -> list[Finding]:
-    by_method: dict[str, list[ArmReading]] = defaultdict(list)
-    for reading in case.floored:
-        by_method[reading.arm.method].append(reading)
-    return [_floor_of(case, method, readings) for method, readings in by_method.items()]
-
-
-def _floor_of(case: Case, method: str, readings: list[ArmReading]) -> Finding:
-    evidence = [f"{reading.arm.name}: {printed(reading)}" for reading in readings[:5]]
-    if method not in {"ngram", "suffix"}:
-        evidence.append("a weak drafter still gets some drafts right; exactly none is how a drafter looks that is wired wrongly")
-        evidence += _why_not_quantization(case, readings[0])
-    checks = static_checks(method)
-    return Finding(
-        code="accept-length-at-floor",
-        severity="error",
-        confidence="high",
-        title=f"No draft was ever accepted: {listed(r.arm.name for r in readings)} at accept length 1.00",
-        evidence=tuple(evidence),
-        remedy=f"Check in this order, before training again: {'; '.join(checks)}.",
-    )
-
-
-def _why_not_quantization(case: Case, reading: ArmReading) -> list[str]:
-    lines = []
-    quantization = reading.arm.quantization
-    loss = quantization_loss(quantization)
-    if loss is not None:
-        lines.append(
-            f"quantization ({quantization}) does not explain it: {loss.kind} costs {loss.low * 100:.0f} to {share(loss.high)} of "
-            f"accepted tokens in public measurements, never all ({loss.source})"
-        )
-    public = public_accept_length(case.table.target.name, reading.arm.shape.num_drafted)
-    if public is not None:
-        lines.append(
-            f"public heads reach {public.low:.1f} to {public.high:.1f} on {case.table.target.name} with {public.num_drafted} "
-            f"drafts ({public.source})"
-        )
-    return lines
-
-
-def _near_floor(case: Case) -> list[Finding]:
-    near = [reading for reading in case.readings if reading.is_near_floor]
-    if not near:
-        return []
-    return [
-        Finding(
-            code="accept-length-near-floor",
-            severity="warning",
-            confidence="medium",
-            title=f"Next to nothing is accepted: {listed(r.arm.name for r in near)}",
-            evidence=tuple(f"{reading.arm.name}: {printed(reading)}" for reading in near[:5]),
-            remedy=f"Before training again check: {'; '.join(static_checks(near[0].arm.method))}.",
-        )
-    ]
-
-
-def _ceiling(case: Case) -> list[Finding]:
-    full = [reading for reading in case.readings if reading.is_at_ceiling]
-    if not full:
-        return []
-    return [
-        Finding(
-            code="accept-length-at-ceiling",
-            severity="warning",
-            confidence="medium",
-            title=f"Every draft was accepted: {listed(r.arm.name for r in full)}",
-            evidence=tuple(f"{reading.arm.name}: {printed(reading)}" for reading in full[:5]),
-            remedy="Read the output: degenerate text, NaN logits, copied prompts or forced acceptance look like this.",
-        )
-    ]
 
 
 def _contradictions(case: Case) -> list[Finding]:
@@ -268,7 +168,7 @@ def _length_moves_with_load(case: Case) -> list[Finding]:
                         confidence="medium",
                         title=f"The accept length of {reading.arm.name} changes with load",
                         evidence=(f"{high[0]:.2f} at {high[1].label}, {low[0]:.2f} at {low[1].label}",),
-                        remedy="On the same prompts it must not: try another attention backend, or no graphs, or align the prompts.",
+                        remedy="On the same prompts it must not: try another attention backend, no graphs, or the same prompts.",
                     )
                 )
     return found[:5]
