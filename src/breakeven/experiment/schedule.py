@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from breakeven.experiment.plan_schema import Plan
 from breakeven.loadgen.samples import LoadPoint
 
-__all__ = ["MAX_ATTEMPTS", "BlockSteps", "Done", "Pair", "Step", "next_block", "planned_steps"]
+__all__ = ["MAX_ATTEMPTS", "BlockSteps", "Done", "Key", "Pair", "Step", "next_block", "planned_steps"]
 
 # A trial that turns out void is tried again this often in all, then left void: what voids it is lasting.
 MAX_ATTEMPTS = 3
 
 # An arm and the label of a load point.
 Pair = tuple[str, str]
+# Arm, label of the load point, block, repeat.
+Key = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +43,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What is known of one (arm, load, block, repeat): how often it was tried and whether a try was valid."""
+    """Where one (arm, load, block, repeat) stands: tries ever made, tries that count against `MAX_ATTEMPTS`, one of them valid."""
 
-    attempts: int
-    valid: bool
+    attempts: int = 0
+    spent: int = 0
+    valid: bool = False
 
     @property
     def settled(self) -> bool:
-        return self.valid or self.attempts >= MAX_ATTEMPTS
-
-
-Key = tuple[str, str, int, int]
+        return self.valid or self.spent >= MAX_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,11 @@ __all__ = ["DATABASE", "RunStore", "read_run", "stored_plan"]
 
 DATABASE = "run.sqlite"
 FINGERPRINT = ".fingerprint"
+INSERT_TRIAL = """
+INSERT INTO trials (arm, load, block, repeat, attempt, launch, place, started_at_unix_s, window_s,
+                    load_point, health, counters, voids, num_requests, requests, arrivals)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 class RunStore:
@@ -125,8 +130,7 @@ class RunStore:
         counters = None if trial.counters is None else list(trial.counters)
         with explained(self.file), transaction(self._connection):
             self._connection.execute(
-                "INSERT INTO trials (arm, load, block, repeat, attempt, launch, place, started_at_unix_s, window_s, load_point, health,"
-                " counters, voids, num_requests, requests, arrivals) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                INSERT_TRIAL,
                 (
                     trial.arm, trial.load.label, trial.block, trial.repeat, trial.attempt, trial.launch, trial.order,
                     trial.started_at_unix_s, trial.window_s, _json(trial.load), _json(trial.health), _json(counters),
@@ -145,6 +149,14 @@ class RunStore:
         """The plan has been carried out to its end."""
         with explained(self.file), transaction(self._connection):
             self._set("finished", str(time.time()))
+            self._set("finished_max_launches", str(self.plan.launches.max))
+
+    def is_finished(self) -> bool:
+        """Whether nothing is left to do: carried out to the end, under the same budget, with every arm."""
+        record = self.record()
+        with explained(self.file):
+            budget = self._connection.execute("SELECT value FROM run WHERE key = 'finished_max_launches'").fetchone()
+        return not record.interrupted and not record.failures and budget is not None and int(budget[0]) >= self.plan.launches.max
 
     def record(self) -> RunRecord:
         """Everything so far."""
@@ -167,8 +179,9 @@ class RunStore:
                 self._set("plan", _json(content))
                 if stored is None:
                     self._set("created_at_unix_s", str(time.time()))
+            shown = self.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
             temporary = self.folder / f".plan.yaml.{os.getpid()}"
-            temporary.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+            temporary.write_text(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), encoding="utf-8")
             temporary.replace(self.folder / "plan.yaml")
 
     def _close_open_launches(self, reason: str) -> None:

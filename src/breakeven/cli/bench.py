@@ -1,0 +1,88 @@
+"""`breakeven bench PLAN`: measure a plan's arms, judge them, write a report. Killed at any moment, the same command goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from breakeven.cli.progress import RunDisplay
+from breakeven.errors import UsageError
+from breakeven.experiment.measure import budget, check_arms, commands, measure, run_prompts, set_aside
+from breakeven.experiment.plan import Plan, load_plan
+from breakeven.experiment.plan_schema import RUN_NAME
+from breakeven.experiment.store import read_run
+from breakeven.report.html import render_html
+from breakeven.report.terminal import render_terminal
+from breakeven.units import format_duration
+from breakeven.verdict.judge import judge
+
+__all__ = ["bench"]
+
+INTERRUPTED = 130
+ENGINE_FAILED = 3
+
+
+def bench(
+    plan: Annotated[Path, typer.Argument(help="The plan (examples/smollm2-laptop/plan.yaml explains every key).")],
+    runs_dir: Annotated[Path, typer.Option(help="Where run folders are kept.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the plan's.")] = None,
+    prompts: Annotated[Path | None, typer.Option(help="A .jsonl file of your own prompts, in place of the plan's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show the exact commands, start nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/result-schema.md).")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again; an earlier run is set aside, not deleted.")] = False,
+) -> None:
+    """Measure a plan's arms, judge them and write a report. Goes on where an earlier start of the run stopped."""
+    chosen = _with_flags(load_plan(plan), name, prompts)
+    if dry_run:
+        _show_dry_run(chosen)
+        return
+    folder = runs_dir / chosen.name
+    messages = Console(stderr=True)
+    if fresh and (aside := set_aside(folder)) is not None:
+        messages.print(f"The earlier run is kept in {aside}", markup=False, highlight=False)
+    with RunDisplay(messages) as display:
+        outcome = measure(chosen, folder, display.tell)
+    record = read_run(folder)
+    if outcome.interrupted:
+        advice = f"Stopped; {len(record.trials)} trials are kept in {folder}. The same command goes on from there"
+        messages.print(advice, markup=False, highlight=False)
+        raise typer.Exit(INTERRUPTED)
+    result = judge(record)
+    report = folder / "report.html"
+    report.write_text(render_html(result), encoding="utf-8")
+    if as_json:
+        typer.echo(result.model_dump_json(indent=2))
+    else:
+        render_terminal(result, Console())
+        typer.echo(f"\nReport: {report.absolute()}")
+    if outcome.failed:
+        raise typer.Exit(ENGINE_FAILED)
+
+
+def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
+    if name is not None:
+        if not RUN_NAME.fullmatch(name):
+            raise UsageError(f"--name {name!r}: expected letters, digits, dot, dash and underscore (64 at most)")
+        plan = plan.model_copy(update={"name": name})
+    if prompts is not None:
+        workload = plan.workload.model_copy(update={"prompts": str(prompts.absolute())})
+        plan = plan.model_copy(update={"workload": workload})
+    return plan
+
+
+def _show_dry_run(plan: Plan) -> None:
+    num_prompts = len(run_prompts(plan))
+    check_arms(plan.arms())
+    cost = budget(plan)
+    for arm, command in commands(plan):
+        typer.echo(f"{arm}:\n  {command}")
+    more = (
+        f", up to {plan.launches.max} launches an arm where the verdict stays open" if plan.launches.max > plan.launches.min else ""
+    )
+    typer.echo(
+        f"{num_prompts} prompts; {cost.num_launches} launches and {cost.num_trials} trials, "
+        f"{format_duration(cost.measuring_s)} of measuring{more}"
+    )

@@ -1,0 +1,88 @@
+"""An arm that can be measured now: a server that was launched or attached to, or one that is only simulated."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from breakeven.engines.base import Arm, Counters
+from breakeven.engines.fake.simulate import simulate_trial
+from breakeven.experiment.schedule import Step
+from breakeven.loadgen.run import Progress
+from breakeven.loadgen.samples import LoadResult
+
+__all__ = ["LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One window: what the client saw and what the counters said at its edges (None where there are none)."""
+
+    result: LoadResult
+    counters: tuple[Counters, Counters] | None
+
+
+class LiveArm(Protocol):
+    """One launch of one arm. `start` once, `measure` any number of times, `stop` always, also after a failed start."""
+
+    command: str
+
+    async def start(self, launch: str, on_wait: Callable[[float, str], None]) -> Mapping[str, object]:
+        """Until requests are answered; returns what the engine says of itself.
+
+        Raises:
+            LaunchError: it never became ready.
+        """
+        ...
+
+    async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
+        """One window. `index` counts the windows of this launch.
+
+        Raises:
+            EngineDied: the server went away.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Nothing of the launch is left running when this returns; an attached server is left alone."""
+        ...
+
+
+MakeLive = Callable[[Arm], LiveArm]
+
+
+def seed_of(seed: int, *parts: object) -> int:
+    """A seed that depends on the plan's and on what it is for, the same on every machine and Python."""
+    return zlib.crc32("\0".join(map(str, (seed, *parts))).encode())
+
+
+class SimulatedArm:
+    """The fake engine: no process, no waiting, and a truth declared in the plan."""
+
+    command = "(simulated)"
+
+    def __init__(self, arm: Arm, *, seed: int, window_s: float) -> None:
+        self._arm, self._seed, self._window_s = arm, seed, window_s
+        self._launch = ""
+
+    async def start(self, launch: str, on_wait: Callable[[float, str], None]) -> Mapping[str, object]:
+        self._launch = launch
+        on_wait(0.0, "")
+        return {"engine": "fake", **self._arm.simulation}
+
+    async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
+        on_progress(Progress(phase="window", remaining_s=0.0, num_tokens=0, num_under_way=0, num_errors=0))
+        result, counters = simulate_trial(
+            self._arm,
+            step.load,
+            window_s=self._window_s,
+            launch_seed=seed_of(self._seed, self._launch),
+            trial_seed=seed_of(self._seed, self._launch, step.load.label, step.block, step.repeat, step.attempt),
+            trial_index=index,
+        )
+        return Measured(result=result, counters=counters)
+
+    async def stop(self) -> None:
+        return

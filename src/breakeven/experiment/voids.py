@@ -1,0 +1,72 @@
+"""What makes a measured window say nothing about the arm: from the samples, the client's health and the counters."""
+
+from __future__ import annotations
+
+import math
+
+from breakeven.engines.base import Arm, Counters
+from breakeven.loadgen.degenerate import degenerate_voids
+from breakeven.loadgen.health import client_voids
+from breakeven.loadgen.measures import mean_under_way, num_errors, tokens_in_window
+from breakeven.loadgen.samples import LoadPoint, LoadResult, Void
+
+__all__ = ["find_voids"]
+
+# A failed request leaves its slot empty for a while; one in a hundred moves throughput by less than a third of the usual threshold.
+MAX_ERROR_SHARE = 0.01
+MIN_TOKENS = 16
+# A request shows as waiting until the scheduler's next step, so one at one edge means nothing; this share of the load at both does.
+MAX_WAITING_SHARE = 0.05
+# The scrapes stand a little outside the window and the server is ahead of what the client has received.
+MAX_FOREIGN_SHARE = 0.05
+SLACK_TOKENS_PER_REQUEST = 32
+
+
+def find_voids(arm: Arm, load: LoadPoint, result: LoadResult, counters: tuple[Counters, Counters] | None) -> tuple[Void, ...]:
+    """Every reason not to count this window; empty when it counts.
+
+    counters: scrapes at the window's start and end, None where the server shows none.
+    """
+    voids = [*client_voids(result.health, result.samples), *_load_voids(result)]
+    if not arm.forced:
+        voids.extend(degenerate_voids(result.samples))
+    if counters is not None:
+        voids.extend(_counter_voids(load, result, *counters))
+    return tuple(voids)
+
+
+def _load_voids(result: LoadResult) -> list[Void]:
+    voids = []
+    failed = num_errors(result) or sum(sample.error is not None for sample in result.samples if not result.steady)
+    if failed > MAX_ERROR_SHARE * len(result.samples):
+        first = next((sample.error for sample in result.samples if sample.error is not None), "")
+        voids.append(Void(code="errors", detail=f"{failed} of {len(result.samples)} requests failed (first: {first})"))
+    if not result.steady:
+        voids.append(Void(code="unsteady", detail="the window began before every slot had its first token, or never began"))
+    tokens = tokens_in_window(result)
+    if tokens < MIN_TOKENS:
+        voids.append(
+            Void(
+                code="too_few_tokens",
+                detail=f"{tokens} tokens in {result.window_s:g} s, expected at least {MIN_TOKENS}; try a longer trial.window_s",
+            )
+        )
+    return voids
+
+
+def _counter_voids(load: LoadPoint, result: LoadResult, before: Counters, after: Counters) -> list[Void]:
+    voids = []
+    if load.concurrency is not None:
+        waiting = min(before.num_waiting, after.num_waiting)
+        if waiting >= max(1, math.ceil(MAX_WAITING_SHARE * load.concurrency)):
+            running = f"{after.num_running} of {load.concurrency} requests ran and {waiting} waited"
+            detail = f"{running}: the server admits fewer than the load point asks for"
+            voids.append(Void(code="queued", detail=detail))
+    if (preempted := after.num_preemptions - before.num_preemptions) > 0:
+        voids.append(Void(code="preempted", detail=f"{preempted} preemptions: the KV cache is too small for this load"))
+    ours = tokens_in_window(result)
+    foreign = after.generation_tokens - before.generation_tokens - ours
+    under_way = max(1.0, mean_under_way(result))
+    if foreign > MAX_FOREIGN_SHARE * ours + SLACK_TOKENS_PER_REQUEST * under_way:
+        voids.append(Void(code="foreign_traffic", detail=f"the server wrote {foreign} tokens more than the {ours} asked for here"))
+    return voids
