@@ -86,6 +86,15 @@ class Engine(Protocol):
     name: str
     health_path: str
 
+    def check(self, arm: Arm) -> None:
+        """Everything that can be known to fail before a server is started: missing folders, shapes that do not fit, flags.
+
+        Raises:
+            CheckpointError: the target or the drafter cannot be served.
+            UsageError: the arm asks for something this engine cannot do.
+        """
+        ...
+
     def launch_command(self, arm: Arm, port: int) -> LaunchCommand:
         """The exact command that serves `arm` on 127.0.0.1:`port`.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,7 +79,10 @@ def identify(pid: int) -> ProcessId | None:
 
 def is_alive(process: ProcessId) -> bool:
     """Whether exactly this process still runs; a zombie does not."""
-    return any(row.id == process for row in _table())
+    if not _has_proc():
+        return any(row.id == process for row in _psutil_table())
+    row_and_state = _read_stat(process.pid)
+    return row_and_state is not None and row_and_state[0].id == process and row_and_state[1] not in "ZX"
 
 
 def members_of(launch: Launch, reserved_until: int) -> frozenset[ProcessId]:
@@ -93,7 +96,9 @@ def members_of(launch: Launch, reserved_until: int) -> frozenset[ProcessId]:
     by_pid = {row.id.pid: row for row in rows}
     known = {*launch.members, launch.leader}
     found = {row.id for row in rows if row.id in known or _marked(row.id.pid, launch.mark)}
-    if launch.leader is not None:
+    leader = by_pid.get(launch.leader.pid) if launch.leader is not None else None
+    # another process with the leader's pid is a stranger, and the session of that number is the stranger's
+    if launch.leader is not None and (leader is None or leader.id == launch.leader):
         session = [row for row in rows if row.session == launch.leader.pid and row.id.started >= launch.leader.started]
         if any(row.id in found for row in session):
             reserved_until = FOREVER
@@ -110,24 +115,26 @@ def end_launches(
     kill_s: float,
     reserved_until: int,
     still_starting_s: float = 0.0,
-    reap: Callable[[], None] = lambda: None,
 ) -> frozenset[ProcessId]:
     """SIGTERM everything that belongs to `launches`, SIGKILL what is left after `term_s`, return what survives `kill_s` more.
 
     reserved_until: see `members_of`.
     still_starting_s: how long to keep looking when nothing was found, for a child caught between its fork and its exec, when it
         does not carry the mark yet.
-    reap: called between looks, so that the caller can collect its own dead children.
     """
-    launches = tuple(launches)
-    began_s = time.monotonic()
+    seen = {launch: set(launch.members) for launch in launches}
     told: set[ProcessId] = set()
+    began_s = time.monotonic()
     while True:
-        reap()
-        found = frozenset().union(*(members_of(launch, reserved_until) for launch in launches))
+        found: set[ProcessId] = set()
+        for launch, members in seen.items():
+            # what was seen once stays known: a parent's death cuts the only tie to a child with neither session nor mark
+            now = members_of(launch._replace(members=tuple(members)), reserved_until)
+            members |= now
+            found |= now
         elapsed_s = time.monotonic() - began_s
         if (not found and elapsed_s >= still_starting_s) or elapsed_s > term_s + kill_s:
-            return found
+            return frozenset(found)
         for process in found:
             if elapsed_s >= term_s:
                 _send(process, signal.SIGKILL)

@@ -168,7 +168,8 @@ class ServerProcess:
                             answer = f"{health_path} did not answer"
                     if ready and self.exit_code is None:
                         # workers exist now: the next start can recognise them even when they have overwritten their environment
-                        self._ledger.own(self._launch._replace(members=tuple(sorted(members_of(self._launch, FOREVER)))))
+                        self._launch = self._launch._replace(members=tuple(sorted(members_of(self._launch, FOREVER))))
+                        self._ledger.own(self._launch)
                         return time.monotonic() - self._started_s
                     progress(elapsed_s, (log_tail(self.log, 1) or ("",))[0])
                 await asyncio.sleep(POLL_S)
