@@ -6,6 +6,7 @@ import typer
 
 from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
+from breakeven.cli.report import report
 from breakeven.cli.verdict import verdict
 
 __all__ = ["register"]
@@ -16,3 +17,4 @@ def register(app: typer.Typer) -> None:
     app.command("fetch")(fetch)
     app.command("head")(head)
     app.command("verdict")(verdict)
+    app.command("report")(report)

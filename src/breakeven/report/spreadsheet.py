@@ -11,10 +11,10 @@ from breakeven.verdict.result import Interval, Result
 __all__ = ["render_csv"]
 
 COLUMNS = (
-    "load", "concurrency", "rate_per_s", "arm", "engine", "method", "num_draft_tokens", "num_launches", "num_trials", "num_voided",
-    "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high", "request_tokens_per_s", "ttft_p50_s", "ttft_p95_s", "tpot_s", "round_s",
-    "num_running", "accept_length", "accept_length_low", "accept_length_high", "draft_acceptance", "drafted_share",
-    "speedup", "speedup_low", "speedup_high", "basis", "outcome", "predicted_speedup",
+    "load", "concurrency", "rate_per_s", "arm", "engine", "method", "num_draft_tokens", "num_launches", "num_trials",
+    "num_voided", "tokens_per_s", "tokens_per_s_low", "tokens_per_s_high", "request_tokens_per_s", "ttft_p50_s",
+    "ttft_p95_s", "tpot_s", "round_s", "num_running", "accept_length", "accept_length_low", "accept_length_high",
+    "draft_acceptance", "drafted_share", "speedup", "speedup_low", "speedup_high", "basis", "outcome", "predicted_speedup",
 )  # fmt: skip
 # A spreadsheet takes a cell that begins so for a formula.
 FORMULA_STARTS = ("=", "+", "-", "@")

@@ -57,7 +57,7 @@ def _table(result: Result, width: int) -> Table:
     """One row an arm and load point. Narrow terminals get the columns that carry the verdict."""
     wide = width >= 110
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("load", no_wrap=True)
+    table.add_column("load", overflow="fold", max_width=24)
     table.add_column("arm", overflow="fold", max_width=28)
     table.add_column("tok/s", justify="right", no_wrap=wide)
     if wide:
@@ -70,7 +70,7 @@ def _table(result: Result, width: int) -> Table:
         first = True
         for cell in (cell for cell in result.cells if cell.load == load.label):
             comparison = comparisons.get((cell.arm, cell.load))
-            columns = [Text(plain(load.label, 20) if first else ""), Text(plain(cell.arm, 60)), Text(interval(cell.throughput))]
+            columns = [Text(plain(load.label, 60) if first else ""), Text(plain(cell.arm, 60)), Text(interval(cell.throughput))]
             if wide:
                 columns.append(Text(interval(cell.request_speed)))
             columns += [
@@ -120,4 +120,6 @@ def _section(console: Console, title: str, lines: Iterable[Text]) -> None:
     console.print()
     console.print(Text(title, style="bold underline"))
     for line in shown:
-        console.print(Padding(Text.assemble("• ", line), (0, 0, 0, 2)))
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(Text("•"), line)
+        console.print(Padding(grid, (0, 0, 0, 2)))

@@ -1,0 +1,43 @@
+"""From what a user names (a run folder, a saved result, a table of reported figures) to the one result type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from breakeven.errors import UsageError
+from breakeven.verdict.result import SCHEMA_VERSION, Result
+
+__all__ = ["read_result"]
+
+MAX_RESULT_BYTES = 200_000_000
+
+
+def read_result(source: Path) -> Result:
+    """Judge a run folder or a table of reported figures (.yaml, .yml, .csv), or read a result that `--json` printed.
+
+    Raises:
+        UsageError: nothing there, or a JSON file that is no result of this version.
+        StoreError, ReportedError: the run or the table cannot be read.
+    """
+    if source.is_dir():
+        from breakeven.experiment.store import read_run
+        from breakeven.verdict.judge import judge
+
+        return judge(read_run(source))
+    if not source.exists():
+        raise UsageError(f"{source}: nothing there; expected a run folder, a result as .json, or a table as .yaml or .csv")
+    if source.suffix.lower() != ".json":
+        from breakeven.verdict.reported import judge_reported
+
+        return judge_reported(source)
+    try:
+        if source.stat().st_size > MAX_RESULT_BYTES:
+            raise UsageError(f"{source}: larger than {MAX_RESULT_BYTES} bytes; expected a result that --json printed")
+        return Result.model_validate_json(source.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
+    except (ValidationError, RecursionError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "nested too deeply"
+        raise UsageError(f"{source}: not a result of schema {SCHEMA_VERSION} as printed by --json: {first}") from error
