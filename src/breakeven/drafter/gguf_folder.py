@@ -10,6 +10,7 @@ every head of q_proj and k_proj), Hugging Face keeps the halves apart. And GGUF 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import gguf
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -74,7 +76,11 @@ def convert_gguf(gguf_path: Path, folder: Path) -> None:
     _write_json(folder / "config.json", config)
     _write_json(folder / "generation_config.json", {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")})
     _write_tokenizer(fields, folder)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    try:
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    except SafetensorError as error:  # the library wraps what the system said into words
+        code = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(code[1]) if code else 0, str(error)) from error
     (folder / "model.safetensors").chmod(0o644)  # it is written through a private temporary file
 
 
@@ -150,7 +156,7 @@ def _write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     control = [token for token, kind in zip(tokens, fields["tokenizer.ggml.token_type"], strict=True) if kind == CONTROL_TOKEN]
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in control])
-    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
     special = {
         "bos_token": tokens[fields["tokenizer.ggml.bos_token_id"]],
         "eos_token": tokens[fields["tokenizer.ggml.eos_token_id"]],
