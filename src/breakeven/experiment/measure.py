@@ -20,7 +20,7 @@ from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.provenance import collect_provenance
 from breakeven.experiment.runner import Outcome, carry_out
 from breakeven.experiment.schedule import planned_steps
-from breakeven.experiment.served import AttachedArm, LaunchedArm, Traffic, shown_command
+from breakeven.experiment.served import AttachedArm, LaunchedArm, Questions, shown_command
 from breakeven.experiment.stopping import open_comparisons
 from breakeven.experiment.store import RunStore
 from breakeven.loadgen.prompts import builtin_prompts, read_prompts
@@ -124,7 +124,7 @@ def check_arms(arms: Sequence[Arm]) -> None:
         UsageError, CheckpointError: an arm that cannot.
     """
     for arm in arms:
-        if arm.engine != "fake":
+        if arm.engine != "fake" and arm.url is None:
             get_engine(arm.engine).check(arm)
 
 
@@ -147,7 +147,7 @@ def set_aside(folder: Path) -> Path | None:
 
 
 def _live_arms(plan: Plan, prompts: Sequence[Prompt], store: RunStore, closing: ExitStack) -> MakeLive:
-    traffic = Traffic(prompts=prompts, trial=plan.trial, seed=plan.seed)
+    questions = Questions(prompts=prompts, trial=plan.trial, seed=plan.seed)
     launched = any(arm.url is None and arm.engine != "fake" for arm in plan.arms())
     ledger = closing.enter_context(LaunchLedger(store.folder)) if launched else None
 
@@ -156,9 +156,9 @@ def _live_arms(plan: Plan, prompts: Sequence[Prompt], store: RunStore, closing: 
             return SimulatedArm(arm, seed=plan.seed, window_s=plan.trial.window_s)
         engine = get_engine(arm.engine)
         if arm.url is not None:
-            return AttachedArm(arm, engine, traffic)
+            return AttachedArm(arm, engine, questions)
         assert ledger is not None
-        return LaunchedArm(arm, engine, traffic, ledger=ledger, logs=store.logs, timeout_s=plan.start_timeout_s)
+        return LaunchedArm(arm, engine, questions, ledger=ledger, logs=store.logs, timeout_s=plan.start_timeout_s)
 
     return make_live
 
