@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from breakeven.cli.bench import bench
 from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
 from breakeven.cli.report import report
@@ -14,6 +15,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Attach every subcommand to `app`."""
+    app.command("bench")(bench)
     app.command("fetch")(fetch)
     app.command("head")(head)
     app.command("verdict")(verdict)

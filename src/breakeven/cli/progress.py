@@ -42,7 +42,8 @@ class RunDisplay:
         match event:
             case Launching():
                 self._live(
-                    f"Starting {escape(event.arm)}, {format_duration(event.elapsed_s)}  [dim]{escape(event.line[:80])}[/dim]", event.arm
+                    f"Starting {escape(event.arm)}, {format_duration(event.elapsed_s)}  [dim]{escape(event.line[:80])}[/dim]",
+                    event.arm,
                 )
             case Ready():
                 self._line(f"{event.arm} is ready after {format_duration(event.after_s)} (launch {event.block + 1})")

@@ -27,7 +27,7 @@ from breakeven.loadgen.prompts import builtin_prompts, read_prompts
 from breakeven.loadgen.samples import Prompt
 from breakeven.units import format_bytes
 
-__all__ = ["Budget", "budget", "commands", "measure", "run_prompts", "set_aside"]
+__all__ = ["Budget", "budget", "check_arms", "commands", "measure", "run_prompts", "set_aside"]
 
 # Samples and logs of a long run; a server with no room for its own files fails in stranger ways than this.
 MIN_FREE_BYTES = 200_000_000
