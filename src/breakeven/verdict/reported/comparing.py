@@ -6,7 +6,7 @@ admission there, a cost ratio that is possible, and a ratio beyond the drift tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from breakeven.printed.figures import Bounds, PrintedFigure
@@ -37,7 +37,10 @@ PLAIN_NOT_IN_TABLE = "plain decoding (not in the table)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One speculative arm against its baseline at one load. `cost` is AL over ratio, None without a trusted accept length."""
+    """One speculative arm against its baseline at one load. `cost` is AL over ratio, None without a trusted accept length.
+
+    is_impossible: the cost ratio lies below what any round can cost. is_tainted: another arm shows this baseline to be so.
+    """
 
     arm: ReportedArm
     baseline: ReportedArm
@@ -48,13 +51,14 @@ class Pair:
     accept_length: Bounds | None
     cost: float | None
     is_impossible: bool
+    is_tainted: bool = False
     outcome: Outcome
     why: str
 
     @property
     def is_fair(self) -> bool:
         """Equal known admission at a known concurrency, and figures that can be true together."""
-        return self.admission.is_equal is True and not self.is_impossible
+        return self.admission.is_equal is True and not self.is_impossible and not self.is_tainted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,23 @@ def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], thr
             figures = _figures(point, plain) if plain is not None else None
             if baseline is not None and figures is not None:
                 pairs.append(_pair(reading, baseline, point.load, figures, threshold))
-    return tuple(pairs)
+    return _tainted(pairs)
+
+
+def _tainted(pairs: list[Pair]) -> tuple[Pair, ...]:
+    """A baseline that is impossible beside one arm is no measure for the others at that load either."""
+    void = {(pair.baseline.name, pair.load): pair.arm.name for pair in pairs if pair.is_impossible}
+    return tuple(
+        pair
+        if pair.is_impossible or (pair.baseline.name, pair.load) not in void
+        else replace(
+            pair,
+            is_tainted=True,
+            outcome="undecided",
+            why=f"{void[pair.baseline.name, pair.load]} shows that {pair.baseline.name} cannot be right at {pair.load.label}",
+        )
+        for pair in pairs
+    )
 
 
 def _figures(point: Point, plain: Point) -> tuple[PrintedFigure, PrintedFigure, str] | None:
@@ -196,7 +216,7 @@ def cost_ratios(pairs: tuple[Pair, ...], readings: tuple[ArmReading, ...]) -> tu
             load=pair.load,
             value=pair.cost,
             is_own=True,
-            text=f"accept length {pair.accept_length.estimate:.2f} of {pair.arm.name} over its {pair.ratio:.2f}x",
+            text=f"accept length {pair.accept_length.estimate:.2f} over a speedup of {pair.ratio:.2f}x",
         )
         for pair in pairs
         if pair.is_fair and pair.cost is not None and pair.accept_length is not None

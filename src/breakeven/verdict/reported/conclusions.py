@@ -12,6 +12,7 @@ from breakeven.verdict.public_figures import public_accept_length
 from breakeven.verdict.reported.arms import ReportedArm
 from breakeven.verdict.reported.case import Case, listed, plural, speed
 from breakeven.verdict.reported.comparing import CostRatio, Pair, outcome_without_interval
+from breakeven.verdict.reported.floor import why_not_quantization
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.verdict.reported.sweeps import saturation, sweeps
 from breakeven.verdict.reported.wording import engine_name, percent_change, printed, releases, share, spoken_formula
@@ -48,10 +49,16 @@ def _ranking(case: Case) -> list[Conclusion]:
     more = f" and {len(ranked) - ROWS_TOLD} more" if len(ranked) > ROWS_TOLD else ""
     return [
         Conclusion(
-            text=f"As reported, fastest first at {load.label}: {shown}{more} tok/s. Of these arms {top} is the one to run there.",
+            text=f"As reported, fastest first at {load.label}: {shown}{more} tok/s. {_choice(case, top)}",
             evidence=(f"{top}: {speed(ranked[0][1]):g} tok/s at {load.label}, as reported, no interval",),
         )
     ]
+
+
+def _choice(case: Case, top: str) -> str:
+    if any(pair.is_impossible for pair in case.pairs):
+        return "These figures cannot all be right, so nothing should be chosen by them."
+    return f"Of these arms {top} is the one to run there."
 
 
 def _outcomes(case: Case) -> list[Conclusion]:
@@ -150,13 +157,18 @@ def _meaning(reading: ArmReading) -> str:
     assert length is not None
     at_most = "at most " if overall.is_upper_bound else ""
     parts = [f"{reading.arm.name}, rate {reading.rate}, is accept length {at_most}{length.estimate:.2f}"]
-    if overall.draft_acceptance is not None and not overall.is_upper_bound:
-        parts.append(f"{share(overall.draft_acceptance)} of drafted tokens")
+    if overall.draft_acceptance is not None and not overall.is_upper_bound and not reading.is_at_floor:
+        parts.append(f"{share(overall.draft_acceptance)} of {_what_was_drafted(reading)}")
     if overall.chain_alpha is not None and not reading.is_at_floor and not overall.is_upper_bound:
         parts.append(f"about {overall.chain_alpha:.2f} per position in a chain")
     if reading.is_at_floor:
         parts.append("the floor: no draft was ever accepted")
     return ", ".join(parts)
+
+
+def _what_was_drafted(reading: ArmReading) -> str:
+    """A tree proposes alternatives of which at most one in each depth can be right, so its share is no acceptance per position."""
+    return "the tree's nodes (not an acceptance per position)" if reading.arm.shape.is_chain is False else "drafted tokens"
 
 
 def _basis(reading: ArmReading) -> str:
@@ -228,14 +240,17 @@ def _break_even(case: Case) -> list[Conclusion]:
         more = f" and {len(case.costs) - ROWS_TOLD} more" if len(case.costs) > ROWS_TOLD else ""
         shown = ", ".join(f"{cost.arm.name} at {cost.load.label} {cost.value:.2f}{_has(case, cost)}" for cost in told)
         text = f"What a round costs in plain steps, which is the accept length that breaks even: {shown}{more}."
-        found = [Conclusion(text=text, evidence=tuple(cost.text for cost in told))]
+        found = [Conclusion(text=text, evidence=tuple(f"{cost.arm.name}: {cost.text}" for cost in told))]
     return found + _predictions(case)
 
 
 def _one_break_even(case: Case, cost: CostRatio) -> Conclusion:
     config = f" {cost.arm.config}" if cost.arm.config else ""
     text = f"At {cost.load.label} a round of {cost.arm.method}{config} costs {cost.value:.2f} plain steps"
-    return Conclusion(text=f"{text}, so it breaks even at accept length {cost.value:.2f}{_has(case, cost)}.", evidence=(cost.text,))
+    return Conclusion(
+        text=f"{text}, so it breaks even at accept length {cost.value:.2f}{_has(case, cost)}.",
+        evidence=(f"{cost.arm.name}: {cost.text}",),
+    )
 
 
 def _has(case: Case, cost: CostRatio) -> str:
@@ -250,7 +265,7 @@ def _predictions(case: Case) -> list[Conclusion]:
     for prediction in case.predictions[:ROWS_TOLD]:
         who = f"{prediction.arm.name}, with accept length {prediction.accept_length.estimate:.2f}"
         where = f"{format_ratio(prediction.ratio)} ({percent_change(prediction.ratio)}) at {prediction.load.label}"
-        basis = f"accept length over cost ratio {prediction.cost.value:.2f}: {prediction.cost.text}"
+        basis = f"cost ratio {prediction.cost.value:.2f} from {prediction.cost.arm.name}: {prediction.cost.text}"
         found.append(Conclusion(text=f"{who}, would be at {where}: a prediction, to be measured.", evidence=(basis,)))
     return found
 
@@ -295,7 +310,7 @@ def _not_quantization(case: Case) -> list[Conclusion]:
                     f"Accept length exactly 1.00 ({listed(r.arm.name for r in dead)}) is the sign of a wiring fault{blame}: the "
                     "question whether speculation pays here is open, not settled."
                 ),
-                evidence=("finding accept-length-at-floor lists the checks in order",),
+                evidence=(*why_not_quantization(case, dead[0]), "finding accept-length-at-floor gives the checks in their order"),
             )
         ]
     return [_weak(case, reading.arm) for reading in case.readings[:1] if _is_weak(case, reading)]

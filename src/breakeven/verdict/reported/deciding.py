@@ -6,18 +6,18 @@ is undecided, and the decision is only which of the measured arms to run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
+from breakeven.verdict.reported.arms import LoadKey
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import Pair
-from breakeven.verdict.reported.floor import static_checks
 from breakeven.verdict.reported.wording import percent_change
 
 __all__ = ["Decision", "decide"]
 
-LOADS_TOLD = 4
+WORKLOADS_NAMED = 2
 MARGINS_TOLD = 3
 
 
@@ -34,9 +34,9 @@ def decide(case: Case) -> Decision:
     paying = [pair for pair in pairs if pair.outcome == "pays"]
     none_pays = bool(pairs) and max(pair.ratio for pair in pairs) < 1.0 - case.table.threshold
     if paying:
-        headline, decision = _pays(case, paying, [pair for pair in pairs if pair.outcome == "slower"])
+        headline, decision = _pays(case, paying)
     elif none_pays:
-        headline, decision = _none_pays(pairs)
+        headline, decision = _none_pays(case, pairs)
     else:
         headline, decision = _undecided(case, pairs)
     return Decision(
@@ -48,72 +48,88 @@ def decide(case: Case) -> Decision:
 
 
 def _at(pairs: list[Pair]) -> str:
-    return listed((pair.load.label for pair in sorted(pairs, key=lambda pair: pair.load.order)), LOADS_TOLD)
-
-
-def _pays(case: Case, paying: list[Pair], slower: list[Pair]) -> tuple[str, str]:
-    best = max(paying, key=lambda pair: pair.ratio)
-    winners = [
-        max((p for p in paying if p.load == load), key=lambda p: p.ratio) for load in dict.fromkeys(pair.load for pair in paying)
-    ]
-    names = list(dict.fromkeys(pair.arm.name for pair in winners))
-    headline = (
-        f"As reported, speculation pays at {_at(paying)}: best {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}."
+    """Loads in words; many workloads at one concurrency are counted instead of named."""
+    loads = sorted({pair.load for pair in pairs}, key=lambda load: load.order)
+    at: dict[str, list[LoadKey]] = {}
+    for load in loads:
+        at.setdefault(replace(load, workload="").label, []).append(load)
+    return listed(
+        (f"{bare} ({len(same)} workloads)" if len(same) > WORKLOADS_NAMED else label)
+        for bare, same in at.items()
+        for label in ([bare] if len(same) > WORKLOADS_NAMED else [load.label for load in same])
     )
-    lost = [pair for pair in slower if pair.load not in {winner.load for winner in winners}]
+
+
+def _pays(case: Case, paying: list[Pair]) -> tuple[str, str]:
+    best = max(paying, key=lambda pair: pair.ratio)
+    loads = list(dict.fromkeys(pair.load for pair in paying))
+    winners = [max((pair for pair in paying if pair.load == load), key=lambda pair: pair.ratio) for load in loads]
+    others = [pair for pair in case.telling_pairs if pair.load not in loads]
+    lost = [pair for pair in others if all(p.outcome == "slower" for p in others if p.load == pair.load)]
+    where = f"best {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}"
+    headline = f"As reported, speculation pays at {_at(paying)}: {where}."
     if lost:
         headline += f" It is slower at {_at(lost)}."
-    runs = [f"{name} at {_at([winner for winner in winners if winner.arm.name == name])}" for name in names]
+    runs = [
+        f"{name} at {_at([winner for winner in winners if winner.arm.name == name])}"
+        for name in dict.fromkeys(pair.arm.name for pair in winners)
+    ]
     decision = f"Run {listed(runs)}"
     if lost:
         decision += f", and {listed(pair.baseline.name for pair in lost)} at {_at(lost)}"
     open_loads = {point.load for arm in case.arms for point in arm.points} - {pair.load for pair in (*winners, *lost)}
-    decision += "; elsewhere the table does not decide." if open_loads else "."
-    return headline, decision
+    return headline + _unfair(case), f"{decision}{'; elsewhere the table does not decide.' if open_loads else '.'}"
 
 
-def _none_pays(pairs: tuple[Pair, ...]) -> tuple[str, str]:
+def _none_pays(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     best = max(pairs, key=lambda pair: pair.ratio)
     headline = f"As reported, no configuration pays: the best is {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}."
-    return headline, f"Run plain decoding ({listed(pair.baseline.name for pair in pairs)})."
+    return headline + _unfair(case), f"Run plain decoding ({listed(pair.baseline.name for pair in pairs)})."
+
+
+def _unfair(case: Case) -> str:
+    unfair = [pair for pair in case.pairs if pair.admission.is_equal is not True]
+    return f" Nothing follows from {_at(unfair)}, where arms were not shown to run at equal load." if unfair else ""
 
 
 def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
-    predicted = [prediction for prediction in case.predictions if prediction.outcome != "undecided"]
     load, ranked = case.ranking()
-    run = (
-        f"Of the arms measured, run {ranked[0][0].name}."
-        if ranked
-        else "No speed was reported: there is nothing to choose between."
-    )
+    run = "No speed was reported: there is nothing to choose between."
+    if load is not None:
+        run = f"Of the arms measured, run {ranked[0][0].name}, the fastest at {load.label}."
     if not case.readings:
         return "No arm speculates, so nothing is said about speculation.", run
-    if pairs:
-        best = max(pairs, key=lambda pair: pair.ratio)
-        best_one = f"{best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}"
-        reason = f"the best fair comparison is {best_one}, within the drift between launches"
-    elif predicted and not case.pairs:
+    predicted = [prediction for prediction in case.predictions if prediction.outcome != "undecided"]
+    if predicted and not case.pairs:
         told = [
             f"{p.arm.name} {format_ratio(p.ratio)} at {p.load.label} ({'pays' if p.outcome == 'pays' else 'slower, do not use it'})"
             for p in predicted
         ]
         return f"Predicted, not measured: {listed(told)}.", run
-    elif any(pair.is_impossible for pair in case.pairs):
-        reason = "the baseline, or the accept length, cannot be right"
-    elif case.floored and len(case.floored) == len(case.readings):
-        reason = "no draft was ever accepted, so the wiring was measured and not speculation"
-    elif case.floored:
+    if not pairs and any(pair.is_impossible for pair in case.pairs):
+        run = "Decide nothing by these figures: measure the baseline again."
+    return f"Undecided whether speculation pays: {_why_undecided(case, pairs)}.", run
+
+
+def _why_undecided(case: Case, pairs: tuple[Pair, ...]) -> str:
+    if pairs:
+        best = max(pairs, key=lambda pair: pair.ratio)
+        where = f"{best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}"
+        return f"the best fair comparison is {where}, within the drift between launches"
+    if any(pair.is_impossible for pair in case.pairs):
+        return "the baseline, or the accept length, cannot be right"
+    if case.floored and len(case.floored) == len(case.readings):
+        return "no draft was ever accepted, so the wiring was measured and not speculation"
+    if case.floored:
         dead = listed(reading.arm.name for reading in case.floored)
-        reason = f"{dead} accepted no draft at all, and no other speculative arm was compared at equal load"
-    elif case.pairs:
-        reason = "no speculative arm was compared at a known equal load"
-    elif any(reading.overall.status == "ambiguous" for reading in case.readings):
-        reason = _several_meanings(case)
-    elif not case.plain:
-        reason = "plain decoding was not reported"
-    else:
-        reason = "no speculative arm shares a load with plain decoding on its engine"
-    return f"Undecided whether speculation pays: {reason}.", run if load is None else f"{run[:-1]}, the fastest at {load.label}."
+        return f"{dead} accepted no draft at all, and no other speculative arm was compared at equal load"
+    if case.pairs:
+        return "no speculative arm was compared at a known equal load"
+    if any(reading.overall.status == "ambiguous" for reading in case.readings):
+        return _several_meanings(case)
+    if not case.plain:
+        return "plain decoding was not reported"
+    return "no speculative arm shares a load with plain decoding on its engine"
 
 
 def _several_meanings(case: Case) -> str:
@@ -161,10 +177,9 @@ def _next_measurements(case: Case, pays: bool) -> tuple[str, ...]:
         steps.append(f"Nothing to run: read {settle} of {listed(r.arm.name for r in unclear)} from the server's log.")
     suspects = [reading for reading in case.readings if reading.is_at_floor or reading.is_near_floor]
     if suspects:
-        checks = static_checks(suspects[0].arm.method)
-        steps.append(
-            f"The static check of {listed(r.arm.drafter or r.arm.name for r in suspects)}, no GPU needed: {'; '.join(checks)}."
-        )
+        code = "accept-length-at-floor" if case.floored else "accept-length-near-floor"
+        drafters = listed(reading.arm.drafter or reading.arm.name for reading in suspects)
+        steps.append(f"The static check of {drafters}, no GPU needed: the list of finding {code}, in its order.")
     if any(pair.is_impossible for pair in case.pairs):
         steps.append(
             f"The baseline again ({listed(p.baseline.name for p in case.pairs if p.is_impossible)}), with its flags recorded."

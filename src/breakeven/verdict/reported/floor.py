@@ -10,7 +10,7 @@ from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.verdict.reported.wording import printed, share
 
-__all__ = ["floor_findings", "static_checks"]
+__all__ = ["floor_findings", "static_checks", "why_not_quantization"]
 
 _CHECKS_OF_HEADS = (
     "the algorithm flag against the drafter's architecture",
@@ -53,7 +53,7 @@ def _floor_of(case: Case, method: str, readings: list[ArmReading]) -> Finding:
     evidence = [f"{reading.arm.name}: {printed(reading)}" for reading in readings[:5]]
     if method not in {"ngram", "suffix"}:
         evidence.append("a weak drafter still gets some drafts right; exactly none is how a drafter looks that is wired wrongly")
-        evidence += _why_not_quantization(case, readings[0])
+        evidence += why_not_quantization(case, readings[0])
     checks = static_checks(method)
     return Finding(
         code="accept-length-at-floor",
@@ -65,7 +65,8 @@ def _floor_of(case: Case, method: str, readings: list[ArmReading]) -> Finding:
     )
 
 
-def _why_not_quantization(case: Case, reading: ArmReading) -> list[str]:
+def why_not_quantization(case: Case, reading: ArmReading) -> list[str]:
+    """Public measurements that speak against blaming the target's quantization, as far as target and quantization are known."""
     lines = []
     quantization = reading.arm.quantization
     loss = quantization_loss(quantization)
