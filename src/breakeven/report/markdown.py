@@ -10,8 +10,9 @@ from breakeven.verdict.result import Result
 
 __all__ = ["render_markdown"]
 
-# Everything CommonMark or GitHub gives a meaning to, in running text or in a table cell.
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&@:-])")
+# What CommonMark or GitHub gives a meaning to inside a line or a table cell, mentions (@) and references (#) included; and what
+# would begin a list or a rule if it came first.
+SPECIAL = re.compile(r"[\\`*_\[\]<>#|~$&@]|^[-+=]|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
 
 
 def render_markdown(result: Result) -> str:
@@ -21,7 +22,8 @@ def render_markdown(result: Result) -> str:
         lines += ["*Reported figures: no raw samples, so no intervals.*", ""]
     comparisons = {(item.arm, item.load): item for item in result.comparisons}
     rows = []
-    for cell in result.cells:
+    order = {load.label: place for place, load in enumerate(result.loads)}
+    for cell in sorted(result.cells, key=lambda cell: order.get(cell.load, len(order))):
         comparison = comparisons.get((cell.arm, cell.load))
         outcome = "baseline" if cell.arm == result.baseline else MISSING
         if comparison is not None:
@@ -29,7 +31,7 @@ def render_markdown(result: Result) -> str:
             outcome += " (predicted)" if comparison.basis == "predicted" else ""
         rows.append(
             (
-                _safe(cell.load, 20),
+                _safe(cell.load, 60),
                 _safe(cell.arm, 80),
                 interval(cell.throughput),
                 interval(cell.request_speed),
@@ -45,7 +47,7 @@ def render_markdown(result: Result) -> str:
             ("load", "drafts a round", "break-even", "measured with"),
             [
                 (
-                    _safe(point.load, 20),
+                    _safe(point.load, 60),
                     f"{point.num_draft_tokens} {_safe(point.method, 20)}",
                     interval(point.cost_ratio),
                     _safe(point.basis, 200),
@@ -57,7 +59,7 @@ def render_markdown(result: Result) -> str:
         lines += ["", "### Each arm at its own best", ""]
         lines += _table(
             ("arm", "load", "tok/s", "what this hides"),
-            [(_safe(best.arm, 80), _safe(best.load, 20), interval(best.throughput), _safe(best.note)) for best in result.own_best],
+            [(_safe(best.arm, 80), _safe(best.load, 60), interval(best.throughput), _safe(best.note)) for best in result.own_best],
         )
     lines += _list("Conclusions", ([item.text, *item.evidence] for item in result.conclusions))
     lines += _list(
@@ -82,7 +84,7 @@ def render_markdown(result: Result) -> str:
 
 
 def _safe(text: str, limit: int = 400) -> str:
-    return SPECIAL.sub(r"\\\1", plain(text, limit))
+    return SPECIAL.sub(lambda found: f"\\{found.group()}", plain(text, limit))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The documentation of the JSON result, generated from the result type: `python -m breakeven.report.schema > docs/result-schema.md`."""
+"""Documents the JSON result from its type: `python -m breakeven.report.schema > docs/result-schema.md`."""
 
 from __future__ import annotations
 
