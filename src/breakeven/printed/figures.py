@@ -77,7 +77,7 @@ def _what_is_wrong(body: str) -> str:
     if body.startswith("-"):
         return "is negative"
     if re.fullmatch(r"\d{1,3}([, ]\d{3})+(\.\d+)?", body) or re.fullmatch(r"\d+,\d+", body):
-        return "has a comma or a space in it; write the digits together with a point before decimals, such as 2370 or 0.42"
+        return "has a comma or a space in it; write the digits together with a point before decimals, such as 1850 or 0.42"
     if body.startswith(("~", "≈", "<", ">", "±")):
         return "is not a plain number; give the number alone and put what is uncertain about it into notes"
-    return "is not a number; give the number alone, such as 63.6, and put the rest into notes"
+    return "is not a number; give the number alone, such as 57.3, and put the rest into notes"

@@ -115,7 +115,7 @@ def _cap(value: Any) -> Cap | None:
         return None
     match = re.fullmatch(r"(?P<number>\d+)?\s*\(?(?:by )?(?P<default>default)?\)?", text)
     if match is None or text.startswith("("):
-        raise ValueError(f"{_shown(str(value))} must be a number, 'none' (no limit), 'default' (flag not given) or '48 (default)'")
+        raise ValueError(f"{_shown(str(value))} must be a number, 'none' (no limit), 'default' (flag not given) or '64 (default)'")
     number = None if match["number"] is None else _at_least_one(match["number"])
     return Cap(number=number, is_default=match["default"] is not None)
 
@@ -183,7 +183,7 @@ class SharedFields(PointFields):
     peak_tok_s: Figure = Field(default=None, description="Best output tokens/s of the whole server, at whatever concurrency")
     max_running_requests: Annotated[Cap | None, PlainValidator(_cap)] = Field(
         default=None,
-        description="A number, none (no limit), default (flag not given), or 48 (default): the log's number without the flag",
+        description="A number, none (no limit), default (flag not given), or 64 (default): the log's number without the flag",
     )
     tensor_parallel: Count = Field(default=None, description="GPUs one replica is split over")
     quantization: Text = Field(default=None, description="Of the target's weights: int4, fp8, nvfp4, none")
