@@ -48,7 +48,8 @@ def block_interval(blocks: Sequence[Sequence[float]], *, assumed_sd: float, alph
     """Student's t interval over block medians; `blocks` holds the trial values of each block.
 
     One block cannot show how blocks differ. Its interval then rests on `assumed_sd`, the s.d. that blocks are taken to have, and on
-    the t interval of its own trials; the two half-widths add in quadrature.
+    the spread of its own trials, put together by Welch and Satterthwaite: near-normal where the assumption dominates, a t interval
+    over the trials where they do.
 
     A value that is not finite leaves the estimate unusable rather than dropping out, because trials without a figure are seldom
     missing by chance.
@@ -60,11 +61,11 @@ def block_interval(blocks: Sequence[Sequence[float]], *, assumed_sd: float, alph
     mean = statistics.fmean(medians)
     if num_blocks == 1:
         (trials,) = (block for block in blocks if block)
-        half_width = math.hypot(-float(ndtri(alpha / 2)) * assumed_sd, _half_width(trials, alpha))
+        half_width = _half_width_of_one_block(trials, assumed_sd, alpha)
         spread = assumed_sd
     else:
-        half_width = _half_width(medians, alpha)
         spread = statistics.stdev(medians)
+        half_width = float(stdtrit(num_blocks - 1, 1.0 - alpha / 2)) * spread / math.sqrt(num_blocks)
     return Estimate(
         value=mean,
         low=mean - half_width,
@@ -76,9 +77,10 @@ def block_interval(blocks: Sequence[Sequence[float]], *, assumed_sd: float, alph
     )
 
 
-def _half_width(values: Sequence[float], alpha: float) -> float:
-    """Of the t interval of the mean; 0 for a single value, which shows no spread."""
-    if len(values) < 2:
-        return 0.0
-    quantile = float(stdtrit(len(values) - 1, 1.0 - alpha / 2))
-    return quantile * statistics.stdev(values) / math.sqrt(len(values))
+def _half_width_of_one_block(trials: Sequence[float], assumed_sd: float, alpha: float) -> float:
+    trial_variance = statistics.variance(trials) / len(trials) if len(trials) > 1 else 0.0
+    variance = assumed_sd**2 + trial_variance
+    if trial_variance == 0.0:
+        return -float(ndtri(alpha / 2)) * math.sqrt(variance)
+    degrees = variance**2 * (len(trials) - 1) / trial_variance**2
+    return float(stdtrit(degrees, 1.0 - alpha / 2)) * math.sqrt(variance)

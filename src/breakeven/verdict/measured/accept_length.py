@@ -1,0 +1,67 @@
+"""Accept lengths as counted by the servers: counts are put together within a launch, intervals go by launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from breakeven.acceptance import Acceptance
+from breakeven.experiment.summary import RunSummary
+from breakeven.stats.intervals import Estimate, block_interval
+from breakeven.verdict.result import AcceptanceSummary, Interval
+
+__all__ = ["AcceptLength", "accept_length", "acceptance_summary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptLength:
+    """All counts of an arm at a load point together, and its accept length over launches."""
+
+    counts: Acceptance
+    estimate: Estimate
+    num_samples: int
+
+    @property
+    def value(self) -> float:
+        return self.counts.accept_length
+
+    @property
+    def interval(self) -> Interval:
+        """Open where there was a single window: it shows no spread."""
+        if self.num_samples < 2:
+            return Interval(estimate=self.value)
+        return Interval(
+            estimate=self.value, low=max(1.0, min(self.estimate.low, self.value)), high=max(self.estimate.high, self.value)
+        )
+
+
+def accept_length(run: RunSummary, arm: str, load: str) -> AcceptLength | None:
+    """None where the server counts no acceptance.
+
+    What is accepted depends on drafter and prompts, not on a launch's speed, so windows of one launch may stand in for launches
+    where there is only one.
+    """
+    launches = run.acceptance_by_launch(arm, load)
+    if not launches:
+        return None
+    if len(launches) > 1:
+        samples = [sum(counts[1:], start=counts[0]) for counts in launches]
+    else:
+        (samples,) = launches
+    return AcceptLength(
+        counts=sum(samples[1:], start=samples[0]),
+        estimate=block_interval([[sample.accept_length] for sample in samples], assumed_sd=0.0),
+        num_samples=len(samples),
+    )
+
+
+def acceptance_summary(length: AcceptLength) -> AcceptanceSummary:
+    counts = length.counts
+    return AcceptanceSummary(
+        accept_length=length.interval,
+        per_round_length=counts.per_round_length if counts.num_rounds else None,
+        draft_acceptance=counts.draft_acceptance if counts.num_drafted else None,
+        drafted_share=counts.drafted_share,
+        joint=counts.joint,
+        source="counters of the server, difference over the window",
+        exact=counts.exact_steps,
+    )

@@ -1,0 +1,209 @@
+"""Conclusions in plain words, each with the figures it rests on, from the most general to the most particular."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from breakeven.acceptance import Acceptance
+from breakeven.units import format_rate
+from breakeven.verdict.measured.case import Case
+from breakeven.verdict.measured.deciding import required_length
+from breakeven.verdict.measured.findings import dead_drafters, is_lookup
+from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent, plural, ratio
+from breakeven.verdict.result import BestOfArm, BreakEvenPoint, Cell, Comparison, Conclusion
+
+__all__ = ["conclusions"]
+
+_SAID = {
+    "pays": "pays",
+    "slower": "is slower",
+    "no useful difference": "makes no useful difference",
+    "undecided": "is undecided",
+}
+
+
+def conclusions(
+    case: Case,
+    table: Sequence[Cell],
+    compared: Sequence[Comparison],
+    points: Sequence[BreakEvenPoint],
+    best: Sequence[BestOfArm],
+) -> tuple[Conclusion, ...]:
+    cells = {(cell.arm, cell.load): cell for cell in table}
+    return (
+        *_outcomes(case, cells, compared),
+        *_capacity(best),
+        *_break_even(case, points),
+        *_accept_lengths(case),
+        *_dead(case),
+        *_predictions(case, compared),
+        *_certainty(compared),
+    )
+
+
+def _outcomes(case: Case, cells: dict[tuple[str, str], Cell], compared: Sequence[Comparison]) -> list[Conclusion]:
+    """One a load point, all arms that could be run, best first."""
+    forced = {arm.name for arm in case.forced}
+    found = []
+    for load in case.loads:
+        here = sorted(
+            (item for item in compared if item.load == load and item.arm not in forced), key=lambda item: -item.ratio.estimate
+        )
+        if here:
+            found.append(
+                Conclusion(
+                    text=f"At {load}: {'; '.join(f'{item.arm} {_SAID[item.outcome]}, {ratio(item.ratio)}' for item in here)}.",
+                    evidence=tuple(_outcome_evidence(cells, item) for item in here),
+                )
+            )
+    return found
+
+
+def _outcome_evidence(cells: dict[tuple[str, str], Cell], item: Comparison) -> str:
+    speeds = [
+        format_rate(cell.throughput.estimate)
+        for name in (item.arm, item.baseline)
+        if (cell := cells.get((name, item.load))) is not None and cell.throughput is not None
+    ]
+    launches = f"{plural(item.num_blocks, 'pair')} of launches" if item.num_blocks > 1 else "one launch each"
+    level = "" if item.ratio.level == 0.95 else f", interval at {100 * item.ratio.level:.1f} % to pay for repeated looks"
+    return f"{item.arm} {' against '.join(speeds)} ({item.baseline}), {launches}{level}: {item.why}"
+
+
+def _capacity(best: Sequence[BestOfArm]) -> list[Conclusion]:
+    """Only where the two views of fairness could differ."""
+    if len(best) < 2 or len({item.load for item in best}) < 2:
+        return []
+    peak = format_rate(best[0].throughput.estimate)
+    return [
+        Conclusion(
+            text=f"Each at its own best load, most tokens a second come from {best[0].arm}: {peak} at {best[0].load}.",
+            evidence=tuple(f"{item.arm}: {format_rate(item.throughput.estimate)} at {item.load}" for item in best),
+        )
+    ]
+
+
+def _break_even(case: Case, points: Sequence[BreakEvenPoint]) -> list[Conclusion]:
+    grouped: dict[tuple[str, int], list[BreakEvenPoint]] = defaultdict(list)
+    for point in points:
+        grouped[point.method, point.num_draft_tokens].append(point)
+    found = []
+    for (method, num_drafts), group in grouped.items():
+        told = listed(f"{figure(point.cost_ratio)} at {point.load}" for point in group)
+        text = (
+            f"A round of {method} with {plural(num_drafts, 'draft')} costs, in plain steps: {told}. An accept length above that"
+            " decodes faster than plain decoding"
+        )
+        needed = [
+            f"{length:.2f} at {point.load}"
+            for point in group
+            if (length := required_length(case, method, num_drafts, point.load, 1 + case.record.threshold)) is not None
+            and math.isfinite(length)
+        ]
+        if needed:
+            gain = percent(case.record.threshold)
+            text += f"; with prefill included, gaining more than {gain} takes an accept length above {listed(needed)}"
+        found.append(Conclusion(text=f"{text}.", evidence=tuple(f"{point.load}: {point.basis}" for point in group)))
+    return found
+
+
+def _accept_lengths(case: Case) -> list[Conclusion]:
+    found = []
+    dead = set(dead_drafters(case))
+    for arm in case.candidates:
+        here = [(load, case.lengths[arm.name, load]) for load in case.loads if (arm.name, load) in case.lengths]
+        if not here or arm.name in dead:
+            continue
+        told = listed(f"{figure(length.interval)} at {load}" for load, length in here)
+        text = f"{arm.name} has accept length {told}"
+        share = here[0][1].counts.drafted_share
+        if share < 0.98:
+            text += f"; it found something to draft at {percent(share)} of steps ({here[0][0]})"
+        found.append(
+            Conclusion(
+                text=f"{text}.",
+                evidence=tuple(f"{load}: {_counted(length.counts)}" for load, length in here),
+            )
+        )
+    return found
+
+
+def _counted(counts: Acceptance) -> str:
+    by_position = ", ".join(f"{joint:.2f}" for joint in counts.joint)
+    return f"{counts.num_accepted} of {counts.num_drafted} drafts accepted in {counts.num_steps} steps" + (
+        f"; all up to the 1st, 2nd, ... draft: {by_position}" if by_position else ""
+    )
+
+
+def _dead(case: Case) -> list[Conclusion]:
+    found = []
+    for name in dead_drafters(case):
+        costs = [
+            f"{figure(interval_of_log(case.own_cost(name, load)))} at {load}"
+            for load in case.loads
+            if (name, load) in case.costs.own
+        ]
+        text = f"{name} accepts nothing (accept length 1.00)."
+        if not is_lookup(case, name):
+            text += (
+                " That is the sign of a drafter that is not wired to this target as it was trained; weak training or quantization"
+                " leave more than nothing."
+            )
+        if costs:
+            text += f" Each round still costs, in plain steps, {listed(costs)}, and yields the one token of a plain step."
+        found.append(
+            Conclusion(
+                text=text,
+                evidence=tuple(f"{load}: {_counted(length.counts)}" for (arm, load), length in case.lengths.items() if arm == name),
+            )
+        )
+    return found
+
+
+def _predictions(case: Case, compared: Sequence[Comparison]) -> list[Conclusion]:
+    checked = [
+        (item, case.predictions[item.arm, item.load])
+        for item in compared
+        if (item.arm, item.load) in case.predictions and case.predictions[item.arm, item.load].log_speedup is not None
+    ]
+    found = []
+    agreeing = [item for item, prediction in checked if prediction.agrees]
+    if checked:
+        text = f"Accept length and round cost, measured apart, predict {len(agreeing)} of {len(checked)} speedups within noise"
+        differing = [f"{item.arm} at {item.load}" for item, prediction in checked if not prediction.agrees]
+        text += f"; not that of {listed(differing)}." if differing else "."
+        found.append(
+            Conclusion(text=text, evidence=tuple(f"{item.arm} at {item.load}: {item.gap_explained}" for item, _ in checked))
+        )
+    unpredicted: dict[str, list[Comparison]] = defaultdict(list)
+    for item in compared:
+        prediction = case.predictions.get((item.arm, item.load))
+        if prediction is not None and prediction.why_none:
+            unpredicted[item.arm].append(item)
+    found += [
+        Conclusion(
+            text=f"{arm} was not predicted: {items[0].gap_explained}.",
+            evidence=tuple(
+                f"{item.load}: decoding alone is {ratio(item.decode_ratio)} as fast as plain" for item in items if item.decode_ratio
+            ),
+        )
+        for arm, items in unpredicted.items()
+    ]
+    return found
+
+
+def _certainty(compared: Sequence[Comparison]) -> list[Conclusion]:
+    counts = sorted({item.num_blocks for item in compared})
+    if not counts or counts[0] > 2:
+        return []
+    if counts[0] == 1:
+        text = (
+            "With one launch an arm, what speculation does cannot be told from what that launch did. The intervals assume that"
+            " launches differ by 10 % (s.d.), so only effects well beyond that are decided."
+        )
+    else:
+        text = "With two launches an arm, how launches differ is known from two numbers, so the intervals are wide."
+    at_least = sorted(item.num_blocks for item in compared)
+    return [Conclusion(text=text, evidence=(f"pairs of launches per comparison: {at_least[0]} to {at_least[-1]}",))]

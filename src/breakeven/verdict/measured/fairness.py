@@ -1,0 +1,234 @@
+"""How far a run's comparisons can be trusted: admission, voided trials, launches, failures, sampling."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from breakeven.engines.base import Arm
+from breakeven.experiment.admission import mean_running, mean_waiting
+from breakeven.findings import Finding
+from breakeven.verdict.measured.case import Case
+from breakeven.verdict.measured.wording import listed, percent, plural
+
+__all__ = ["fairness_findings"]
+
+# share of a run's trials that may be voided before the ones left may differ from them in more than luck
+_MANY_VOIDED = 0.25
+_MEANINGS = {
+    "client_bottleneck": "the load client, not the server, set the pace: run it on a faster or idler machine",
+    "degenerate_output": "answers were loops or empty: read them; NaN logits or a wrong chat template look like this",
+    "errors": "requests failed: read the server's log in the run folder",
+    "foreign_traffic": "somebody else used the server: give the run a server of its own",
+    "preempted": "the KV cache was too small for the load: lower it or give the cache more memory",
+    "queued": "requests waited for admission: raise max_running_requests on every arm, or lower the load",
+    "server_died": "the server died: read its log in the run folder",
+    "too_few_tokens": "too few tokens arrived to measure: lengthen trial.window_s",
+    "unsteady": "the load was not steady when the window began: lengthen the warm-up, or lower the load",
+}
+
+
+def fairness_findings(case: Case) -> list[Finding]:
+    return [
+        *_failures(case),
+        *_unequal(case),
+        *_not_measured(case),
+        *_queueing(case),
+        *_caps(case),
+        *_voided(case),
+        *_interrupted(case),
+        *_few_launches(case),
+        *_no_counters(case),
+        *_greedy(case),
+    ]
+
+
+def _failures(case: Case) -> list[Finding]:
+    return [
+        Finding(
+            code="arm-not-served",
+            severity="error",
+            confidence="high",
+            title=f"{name} could not be served",
+            evidence=(reason,),
+            remedy="Nothing is said about it. Mend it and run the plan again: finished trials are kept.",
+        )
+        for name, reason in case.record.failures.items()
+    ]
+
+
+def _unequal(case: Case) -> list[Finding]:
+    by_arm: dict[str, list[str]] = defaultdict(list)
+    for (arm, load), compared in case.compared.items():
+        if compared.not_comparable:
+            by_arm[arm].append(f"{load}: {compared.not_comparable}")
+    return [
+        Finding(
+            code="unequal-admission",
+            severity="error",
+            confidence="high",
+            title=f"{arm} and {case.record.baseline} did not run the same number of requests",
+            evidence=tuple(reasons),
+            remedy="These comparisons do not count. Give both arms the same limits and enough cache memory, then measure again.",
+        )
+        for arm, reasons in by_arm.items()
+    ]
+
+
+def _not_measured(case: Case) -> list[Finding]:
+    missing: dict[str, list[str]] = defaultdict(list)
+    for arm in case.record.arms:
+        if arm.name == case.record.baseline or arm.name in case.record.failures:
+            continue
+        for load in case.loads:
+            if (arm.name, load) not in case.compared:
+                missing[arm.name].append(load)
+    return [
+        Finding(
+            code="nothing-to-compare",
+            severity="warning",
+            confidence="high",
+            title=f"{name} has no trials that count beside the baseline's at {listed(loads)}",
+            evidence=tuple(
+                f"{load}: {_counts(case, name, load)}; {case.record.baseline}: {_counts(case, case.record.baseline, load)}"
+                for load in loads
+            ),
+            remedy="Run the plan again: what is missing is measured, finished trials are kept.",
+        )
+        for name, loads in missing.items()
+    ]
+
+
+def _counts(case: Case, arm: str, load: str) -> str:
+    return f"{plural(len(case.run.trials(arm, load)), 'trial')} of {arm} count, {case.run.num_voided(arm, load)} voided"
+
+
+def _queueing(case: Case) -> list[Finding]:
+    waiting = {
+        (arm.name, load): mean
+        for load in case.loads
+        for arm in case.record.arms
+        if (mean := mean_waiting(case.run.trials(arm.name, load))) is not None and mean >= 0.5
+    }
+    if not waiting:
+        return []
+    return [
+        Finding(
+            code="requests-queued",
+            severity="warning",
+            confidence="high",
+            title="Requests waited for admission",
+            evidence=tuple(
+                f"{arm} at {load}: {mean:.1f} waiting, {mean_running(case.run.trials(arm, load)) or 0:.1f} running, on average"
+                for (arm, load), mean in waiting.items()
+            ),
+            remedy="Speedups then mix decoding with queueing. Raise max_running_requests on every arm, or lower the load.",
+        )
+    ]
+
+
+def _caps(case: Case) -> list[Finding]:
+    """Unequal limits that did not bind: no comparison is void, but the arms differ in more than speculation."""
+    launched: list[Arm] = [arm for arm in case.record.arms if arm.url is None]
+    caps = Counter(arm.max_running_requests for arm in launched)
+    if len(caps) < 2 or any(compared.not_comparable for compared in case.compared.values()):
+        return []
+    return [
+        Finding(
+            code="unequal-limits",
+            severity="warning",
+            confidence="high",
+            title="Arms have different max_running_requests",
+            evidence=tuple(f"{arm.name}: {arm.max_running_requests}" for arm in launched),
+            remedy="No load reached them, so the comparisons stand. Set the same number before going to higher load.",
+        )
+    ]
+
+
+def _voided(case: Case) -> list[Finding]:
+    voided = [trial for trial in case.record.trials if trial.voids]
+    if not voided:
+        return []
+    share = len(voided) / len(case.record.trials)
+    codes = Counter(void.code for trial in voided for void in trial.voids)
+    return [
+        Finding(
+            code="trials-voided",
+            severity="warning" if share >= _MANY_VOIDED else "info",
+            confidence="high",
+            title=f"{len(voided)} of {plural(len(case.record.trials), 'trial')} do not count ({percent(share)})",
+            evidence=tuple(f"{count} x {code}: {_MEANINGS.get(code, 'see their list')}" for code, count in codes.most_common()),
+            remedy="They are kept in the run and listed with their figures.",
+        )
+    ]
+
+
+def _interrupted(case: Case) -> list[Finding]:
+    if not case.record.interrupted:
+        return []
+    return [
+        Finding(
+            code="run-interrupted",
+            severity="warning",
+            confidence="high",
+            title="The plan has not been carried out to its end",
+            evidence=(f"{plural(len(case.record.trials), 'trial')} so far",),
+            remedy="The same bench command goes on where it stopped.",
+        )
+    ]
+
+
+def _few_launches(case: Case) -> list[Finding]:
+    single = [place for place, compared in case.compared.items() if compared.log_ratio.num_blocks == 1]
+    if not single:
+        return []
+    arms = listed(dict.fromkeys(arm for arm, _ in single))
+    return [
+        Finding(
+            code="one-launch",
+            severity="warning",
+            confidence="high",
+            title="One launch an arm cannot tell what speculation does from what a launch does",
+            evidence=(
+                f"compared over a single launch each: {arms}",
+                "launches of the very same server differ by 10 to 30 % (docs/statistics.md); the intervals assume an s.d. of 10 %",
+            ),
+            remedy="Set launches.min to 3 or more: the intervals then rest on what was seen, and are usually much narrower.",
+        )
+    ]
+
+
+def _no_counters(case: Case) -> list[Finding]:
+    blind = [
+        arm.name
+        for arm in case.record.arms
+        if (trials := [trial for load in case.loads for trial in case.run.trials(arm.name, load)])
+        and all(trial.counters is None for trial in trials)
+    ]
+    if not blind:
+        return []
+    return [
+        Finding(
+            code="no-server-counters",
+            severity="warning",
+            confidence="high",
+            title=f"No counters from {listed(blind)}: admission, queueing, foreign traffic and acceptance are unknown there",
+            evidence=("no metrics URL answered",),
+            remedy="Give metrics_urls of every replica.",
+        )
+    ]
+
+
+def _greedy(case: Case) -> list[Finding]:
+    speculating = [arm for arm in case.candidates if arm.speculation is not None]
+    if not speculating or any(load.temperature > 0 for load in case.record.loads):
+        return []
+    return [
+        Finding(
+            code="greedy-acceptance",
+            severity="info",
+            confidence="high",
+            title="Accept lengths are those of greedy decoding, which flatters drafters where the traffic samples",
+            evidence=("temperature 0 at every load point",),
+            remedy="If your traffic samples, set its temperature and top_p in the plan and measure again.",
+        )
+    ]

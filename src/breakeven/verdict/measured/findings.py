@@ -1,0 +1,237 @@
+"""What is odd about a run, most serious first. How fair the comparisons were is in `fairness`; here is what the figures say."""
+
+from __future__ import annotations
+
+import math
+
+from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
+from breakeven.findings import Finding
+from breakeven.verdict.measured.case import Case
+from breakeven.verdict.measured.fairness import fairness_findings
+from breakeven.verdict.measured.prediction import GAP_ALPHA
+from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent
+from breakeven.verdict.public_figures import QUANTIZATION_LOSSES
+from breakeven.verdict.reported.floor import static_checks
+
+__all__ = ["FLOOR", "dead_drafters", "findings", "is_lookup"]
+
+# an accept length that prints as 1.00, over enough drafts for luck to have shown
+FLOOR = 1.005
+_MIN_DRAFTS = 100
+# how near the most that k drafts allow counts as all of them accepted
+_CEILING_GAP = 0.02
+_LENGTH_TOLERANCE = 0.03
+
+
+def findings(case: Case) -> tuple[Finding, ...]:
+    found = [
+        *_impossible(case),
+        *_at_floor(case),
+        *_at_ceiling(case),
+        *_forced_missed(case),
+        *_varies_with_load(case),
+        *_costs_disagree(case),
+        *_gaps(case),
+        *fairness_findings(case),
+    ]
+    order = {"error": 0, "warning": 1, "info": 2}
+    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+
+
+def dead_drafters(case: Case) -> list[str]:
+    """Real arms that accepted nothing at every load point where they drafted enough to tell."""
+    names = []
+    for arm in case.candidates:
+        lengths = [length for (name, _), length in case.lengths.items() if name == arm.name]
+        lengths = [length for length in lengths if length.counts.num_drafted >= _MIN_DRAFTS]
+        if lengths and all(length.value < FLOOR for length in lengths):
+            names.append(arm.name)
+    return names
+
+
+def is_lookup(case: Case, arm: str) -> bool:
+    """It drafts from the text so far, without a model of its own that could be wired wrongly."""
+    speculation = case.run.arm(arm).speculation
+    return speculation is not None and speculation.method == "ngram"
+
+
+def _impossible(case: Case) -> list[Finding]:
+    return [
+        Finding(
+            code="impossible-cost-ratio",
+            severity="error",
+            confidence="high",
+            title=f"A round would cost less than a plain step at {load}: the baseline there does not count",
+            evidence=tuple(f"{arm}: c = {_own_cost(case, arm, load)}, limit {IMPOSSIBLE_BELOW}" for arm in arms),
+            remedy=(
+                "Look for what slows plain decoding only: graphs not captured, another process on the machine, fewer threads, other"
+                " flags. Measure it again."
+            ),
+        )
+        for load, arms in case.impossible.items()
+    ]
+
+
+def _own_cost(case: Case, arm: str, load: str) -> str:
+    return figure(interval_of_log(case.own_cost(arm, load)))
+
+
+def _at_floor(case: Case) -> list[Finding]:
+    found = []
+    for name in dead_drafters(case):
+        speculation = case.run.arm(name).speculation
+        assert speculation is not None
+        evidence = [
+            f"{load}: accept length {length.value:.2f}, {length.counts.num_accepted} of {length.counts.num_drafted} drafts accepted"
+            for (arm, load), length in case.lengths.items()
+            if arm == name
+        ]
+        if not is_lookup(case, name):
+            evidence += _not_quantization()
+        evidence += [
+            f"{compared.load}: {percent(math.exp(compared.log_ratio.value))} of plain throughput, as a round costs"
+            f" {_own_cost(case, name, compared.load)} plain steps and yields one token"
+            for compared in case.of(name)
+            if (name, compared.load) in case.costs.own
+        ]
+        found.append(
+            Finding(
+                code="accept-length-at-floor",
+                severity="error",
+                confidence="high",
+                title=f"No draft of {name} is accepted: accept length 1.00",
+                evidence=tuple(evidence),
+                remedy=f"Check in this order, before training again: {'; '.join(static_checks(speculation.method))}.",
+            )
+        )
+    return found
+
+
+def _not_quantization() -> list[str]:
+    weight_only = QUANTIZATION_LOSSES[-1]
+    loss = f"{weight_only.low * 100:.0f} to {percent(weight_only.high)} of accepted tokens ({weight_only.source})"
+    return [
+        "a weak drafter still gets some drafts right; none at all is the sign of wrong wiring",
+        f"quantization of the target does not explain it: {weight_only.kind} costs {loss}",
+    ]
+
+
+def _at_ceiling(case: Case) -> list[Finding]:
+    found = []
+    for (name, load), length in case.lengths.items():
+        speculation = case.run.arm(name).speculation
+        if speculation is None or case.run.arm(name).forced or length.counts.num_drafted < _MIN_DRAFTS:
+            continue
+        most = 1 + speculation.num_draft_tokens
+        if length.value > most - _CEILING_GAP:
+            found.append(
+                Finding(
+                    code="accept-length-at-ceiling",
+                    severity="warning",
+                    confidence="medium",
+                    title=f"{name} had every draft accepted at {load}",
+                    evidence=(f"accept length {length.value:.2f} of at most {most}",),
+                    remedy=(
+                        "Read its output: repeated text, NaN logits or prompts that hold their answer look like this, and so does"
+                        " acceptance forced by a flag or an environment variable."
+                    ),
+                )
+            )
+    return found
+
+
+def _forced_missed(case: Case) -> list[Finding]:
+    found = []
+    for (name, load), length in case.lengths.items():
+        speculation = case.run.arm(name).speculation
+        ordered = speculation.forced_accept_length if speculation else None
+        if ordered is not None and abs(length.value / ordered - 1) > _LENGTH_TOLERANCE:
+            found.append(
+                Finding(
+                    code="forced-length-not-met",
+                    severity="warning",
+                    confidence="high",
+                    title=f"{name} has accept length {length.value:.2f} at {load}, not the {ordered:g} it was told to have",
+                    evidence=("counters of the server",),
+                    remedy="Its cost ratio uses the measured length. Short answers cut rounds off: use longer or fixed ones.",
+                )
+            )
+    return found
+
+
+def _varies_with_load(case: Case) -> list[Finding]:
+    found = []
+    for arm in case.candidates:
+        here = [(load, length) for (name, load), length in case.lengths.items() if name == arm.name and length.num_samples > 1]
+        if len(here) < 2:
+            continue
+        low_load, low = min(here, key=lambda item: item[1].value)
+        high_load, high = max(here, key=lambda item: item[1].value)
+        apart = low.interval.high is not None and high.interval.low is not None and low.interval.high < high.interval.low
+        if apart and high.value / low.value > 1 + _LENGTH_TOLERANCE:
+            found.append(
+                Finding(
+                    code="accept-length-changes-with-load",
+                    severity="warning",
+                    confidence="medium",
+                    title=f"The accept length of {arm.name} changes with load",
+                    evidence=(f"{figure(low.interval)} at {low_load}, {figure(high.interval)} at {high_load}",),
+                    remedy=(
+                        "With the same prompts it must not. Compare another attention backend, and a run without captured graphs;"
+                        " if the loads drew different prompts, lengthen the windows."
+                    ),
+                )
+            )
+    return found
+
+
+def _costs_disagree(case: Case) -> list[Finding]:
+    found = []
+    for (_, num_drafts, load), cost in case.costs.pooled.items():
+        if cost.disagreeing:
+            lengths = [
+                f"{name}: c = {figure(interval_of_log(cost.arms[name]))}"
+                + (f" at accept length {case.lengths[name, load].value:.2f}" if (name, load) in case.lengths else "")
+                for name in cost.disagreeing
+            ]
+            found.append(
+                Finding(
+                    code="cost-ratios-disagree",
+                    severity="warning",
+                    confidence="medium",
+                    title=f"What a round with {num_drafts} drafts costs at {load} depends on how many are accepted",
+                    evidence=tuple(lengths),
+                    remedy=(
+                        "Read the break-even length from the arm whose length lies nearest to it; force one more length there if it"
+                        " matters."
+                    ),
+                )
+            )
+    return found
+
+
+def _gaps(case: Case) -> list[Finding]:
+    found = []
+    for (name, load), prediction in case.predictions.items():
+        if prediction.agrees or prediction.log_gap is None or case.compared[name, load].not_comparable:
+            continue
+        gap = interval_of_log(prediction.log_gap)
+        side = "faster" if gap.estimate > 1 else "slower"
+        found.append(
+            Finding(
+                code="measured-differs-from-predicted",
+                severity="warning",
+                confidence="high" if prediction.causes else "medium",
+                title=f"{name} at {load} is {percent(abs(gap.estimate - 1))} {side} than accept length and round cost predict",
+                evidence=(
+                    f"measured over predicted: {figure(gap)} at {percent(1 - GAP_ALPHA)}; c from {listed(prediction.sources)}",
+                    *prediction.causes,
+                ),
+                remedy=(
+                    "Each cause above is measured: remove the largest and measure again."
+                    if prediction.causes
+                    else "Nothing measured here explains it: profile one round of this arm and of a forced one."
+                ),
+            )
+        )
+    return found

@@ -1,0 +1,50 @@
+"""Figures and lists as the texts of a verdict print them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from breakeven.stats.intervals import Estimate
+from breakeven.verdict.result import Interval
+
+__all__ = ["figure", "interval_of_log", "listed", "percent", "plural", "ratio"]
+
+
+def interval_of_log(log: Estimate) -> Interval:
+    """The interval of exp(log). Open where the data allow none."""
+    level = round(1.0 - log.alpha, 4)
+    if not log.usable:
+        return Interval(estimate=math.exp(log.value), level=level)
+    return Interval(estimate=math.exp(log.value), low=math.exp(log.low), high=math.exp(log.high), level=level)
+
+
+def ratio(interval: Interval) -> str:
+    """ "1.21x (1.12 to 1.30)"."""
+    return f"{interval.estimate:.2f}x{_bounds(interval)}"
+
+
+def figure(interval: Interval) -> str:
+    """ "1.62 (1.60 to 1.64)"."""
+    return f"{interval.estimate:.2f}{_bounds(interval)}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 launch", "3 launches"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+
+
+def listed(items: Iterable[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *most, last = list(items) or ["nothing"]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _bounds(interval: Interval) -> str:
+    return "" if interval.low is None or interval.high is None else f" ({interval.low:.2f} to {interval.high:.2f})"
