@@ -28,8 +28,9 @@ DTYPE_BITS = {
 
 # The largest real ones are the indexes of mixture-of-experts checkpoints: about 25 MB and 210 000 tensors over all shards.
 MAX_JSON_BYTES = 32_000_000
-# Python objects cost about 100 bytes per item, so this bounds the memory that a hostile file can make us take.
-MAX_JSON_ITEMS = 1_000_000
+# An item costs up to 200 bytes and 2 microseconds in Python, so this bounds what a hostile file can make us take. A header
+# has about ten a tensor, an index one: room for 50 000 tensors in one file and every real index.
+MAX_JSON_ITEMS = 500_000
 MAX_NAME_CHARACTERS = 512
 MAX_DIMENSIONS = 16
 

@@ -73,16 +73,16 @@ def identify(pid: int) -> ProcessId | None:
     if not _has_proc():
         row = next((row for row in _psutil_table() if row.id.pid == pid), None)
         return row.id if row is not None else None
-    row_and_state = _read_stat(pid)
-    return row_and_state[0].id if row_and_state is not None else None
+    row_and_running = _read_stat(pid)
+    return row_and_running[0].id if row_and_running is not None else None
 
 
 def is_alive(process: ProcessId) -> bool:
     """Whether exactly this process still runs; a zombie does not."""
     if not _has_proc():
         return any(row.id == process for row in _psutil_table())
-    row_and_state = _read_stat(process.pid)
-    return row_and_state is not None and row_and_state[0].id == process and row_and_state[1] not in "ZX"
+    row_and_running = _read_stat(process.pid)
+    return row_and_running is not None and row_and_running[0].id == process and row_and_running[1]
 
 
 def members_of(launch: Launch, reserved_until: int) -> frozenset[ProcessId]:
@@ -162,19 +162,22 @@ def _table() -> Iterator[_Row]:
         return
     for entry in PROC.iterdir():
         if entry.name.isdigit():
-            row_and_state = _read_stat(int(entry.name))
-            if row_and_state is not None and row_and_state[1] not in "ZX":
-                yield row_and_state[0]
+            row_and_running = _read_stat(int(entry.name))
+            if row_and_running is not None and row_and_running[1]:
+                yield row_and_running[0]
 
 
-def _read_stat(pid: int) -> tuple[_Row, str] | None:
+def _read_stat(pid: int) -> tuple[_Row, bool] | None:
+    """The process and whether it runs. While its other threads are still ending, a dead first thread is no zombie yet."""
     try:
         stat = (PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     # the command's name stands in brackets and may hold anything, brackets and spaces included
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return _Row(ProcessId(pid, int(fields[19])), int(fields[1]), int(fields[3])), fields[0].decode()
+    return _Row(ProcessId(pid, int(fields[19])), int(fields[1]), int(fields[3])), fields[0] not in (b"Z", b"X") or int(
+        fields[17]
+    ) > 1
 
 
 def _psutil_table() -> Iterator[_Row]:

@@ -210,8 +210,7 @@ class ServerProcess:
                 f"arm {self.name}: processes {pids} survive SIGKILL; they hang in the kernel (a driver or a network disk). "
                 "End them or restart the machine before measuring again"
             )
-        code = self.exit_code
-        self._popen.wait()
+        code = self._exit_code = self._popen.wait()
         self._ledger.forget(self._launch.mark)
         return Stopped(exit_code=code, took_s=time.monotonic() - began_s, gpu_note=self._gpu_before.wait_until_returned())
 
@@ -223,7 +222,8 @@ class ServerProcess:
     def _launch_error(self, what: str, explain: Explain) -> LaunchError:
         tail = log_tail(self.log)
         why = explain(tail, self.exit_code)
-        return LaunchError(f"arm {self.name}: the server {what}. {why + ' ' if why else ''}{self._shown(tail)}", log_tail=tail)
+        shown = f"{why} Its log: {self.log}" if why else self._shown(tail)
+        return LaunchError(f"arm {self.name}: the server {what}. {shown}", log_tail=tail)
 
     def _shown(self, tail: Sequence[str]) -> str:
         if not tail:

@@ -13,7 +13,8 @@ __all__ = ["facts"]
 
 _SERVING = re.compile(
     r"Serving (?P<target>.+) as (?P<served_name>.+?): (?P<num_layers>\d+) layers, dtype (?P<dtype>\w+), "
-    r"(?P<num_threads>\d+) threads, context (?P<context_length>\d+), at most (?P<max_running_requests>\d+) requests at once, (?P<speculation>.+)"
+    r"(?P<num_threads>\d+) threads, context (?P<context_length>\d+), "
+    r"at most (?P<max_running_requests>\d+) requests at once, (?P<speculation>.+)"
 )
 _READY = re.compile(r"Ready on \S+ after (?P<ready_after_s>[\d.]+) s")
 
@@ -29,6 +30,8 @@ def facts(_arm: Arm, log_lines: Sequence[str], metrics: str) -> Mapping[str, obj
     for key in ("num_layers", "num_threads", "context_length", "max_running_requests"):
         if key in found:
             found[key] = int(str(found[key]))
+    if "ready_after_s" in found:
+        found["ready_after_s"] = float(str(found["ready_after_s"]))
     for sample in read_samples(metrics, ("process_resident_memory_bytes",)).get("process_resident_memory_bytes", []):
         found["resident_memory_bytes"] = int(sample.value)
     return found
