@@ -178,7 +178,11 @@ def definitions_for(engine: str, surface: Surface = "log", version: Version | No
     """The rows that may hold; those met in the wild for an engine that is not in the table."""
     if engine not in known_engines():
         return Applicable(DEFINITIONS_IN_THE_WILD, f"what {engine or 'this engine'} prints is not on record")
-    rows = (row for row in DEFINITIONS if row.engine == engine and row.surface == surface)
+    of_engine = tuple(row for row in DEFINITIONS if row.engine == engine)
+    rows = tuple(row for row in of_engine if row.surface == surface)
+    if not rows:
+        log = rows_for((row for row in of_engine if row.surface == "log"), version)
+        return Applicable(log.rows, f"what {engine} prints there ({surface}) is not on record; read as its log")
     return rows_for(rows, version)
 
 

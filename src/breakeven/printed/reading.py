@@ -123,9 +123,10 @@ def read_printed(
     known = definitions_for(engine, surface, version)
     skips = method in METHODS_THAT_SKIP_STEPS
     printed = _Printed(length=length, rate=rate, skips_steps=skips)
-    rows = known.rows if version is not None else tuple(row for row in known.rows if row.presumed)
+    is_wild = known.rows == DEFINITIONS_IN_THE_WILD
+    rows = known.rows if version is not None and not is_wild else tuple(row for row in known.rows if row.presumed)
     candidates = printed.candidates(rows, shape) or printed.candidates(known.rows, shape)
-    doubt = known.doubt if version is not None or known.rows == DEFINITIONS_IN_THE_WILD else ""
+    doubt = known.doubt if version is not None or is_wild else ""
     if length is None and any(row.rate is not None and not row.rate.is_defined_for(shape) for row in rows):
         return Reading(status="ambiguous", candidates=candidates, doubt=doubt, settle_by=("draft_tokens", "accept_length"))
     if not candidates:
@@ -237,6 +238,13 @@ def _contradiction(
         for name, figure in (("accept length", printed.length), ("accept rate", printed.rate))
         if figure is not None
     )
+    most, length = shape.max_length, printed.length
+    if length is not None and most is not None and length.value - length.half_width > most:
+        drafts = shape.num_drafted or shape.num_steps
+        doubt = (
+            f"accept length {length} is above {most}, the most that {drafts} drafts a round can give: check draft_tokens and steps."
+        )
+        return Reading(status="contradictory", doubt=doubt, settle_by=("draft_tokens", "steps"))
     told = [row for row in rows if version is not None or printed.rate is None or row.rate is not None]
     expected = "; ".join(dict.fromkeys(_would_print(row, shape, printed) for row in told))
     fits = ", ".join(dict.fromkeys(_names(candidate.definition) for candidate in elsewhere))
@@ -265,7 +273,7 @@ def _would_print(row: Definition, shape: DraftShape, printed: _Printed) -> str:
     if printed.length is None or not row.rate.is_defined_for(shape):
         floor = f", at least {row.rate.floor(shape):.2f}" if row.rate.is_defined_for(shape) else ""
         return f"{row.releases} prints {row.rate.value}{floor}"
-    if printed.length.value > (shape.max_length or printed.length.value):
-        return f"an accept length above {shape.max_length} is impossible with {shape.num_drafted or shape.num_steps} drafts a round"
     true_length = row.length.to_true(printed.length.bounds).estimate
+    if true_length < 1.0:
+        return f"{row.releases} never prints an accept length below {row.length.printed(1.0):.0f}"
     return f"{row.releases} prints {row.rate.value}, here {row.rate.rate(true_length, shape):.2f}"

@@ -225,7 +225,7 @@ def cost_ratios(pairs: tuple[Pair, ...], readings: tuple[ArmReading, ...]) -> tu
         found += [
             CostRatio(arm=reading.arm, load=point.load, value=point.cost_ratio.value, is_own=False, text="cost ratio as reported")
             for point in reading.arm.points
-            if point.cost_ratio is not None
+            if point.cost_ratio is not None and point.cost_ratio.value >= IMPOSSIBLE_BELOW
         ]
     return tuple(found)
 

@@ -8,14 +8,14 @@ from breakeven.engines.version_facts import first_support
 from breakeven.printed.definitions import definitions_for
 from breakeven.printed.formulas import RateFormula
 from breakeven.units import format_ratio
-from breakeven.verdict.public_figures import public_accept_length
+from breakeven.verdict.public_figures import public_accept_length, quantization_loss
 from breakeven.verdict.reported.arms import ReportedArm
 from breakeven.verdict.reported.case import Case, listed, plural, speed
 from breakeven.verdict.reported.comparing import CostRatio, Pair, outcome_without_interval
 from breakeven.verdict.reported.floor import why_not_quantization
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.verdict.reported.sweeps import saturation, sweeps
-from breakeven.verdict.reported.wording import engine_name, percent_change, printed, releases, share, spoken_formula
+from breakeven.verdict.reported.wording import engine_name, percent_change, printed, printer, releases, share, spoken_formula
 from breakeven.verdict.result import Conclusion
 
 __all__ = ["conclusions"]
@@ -280,7 +280,7 @@ def _either_way(case: Case) -> list[Conclusion]:
             if cost.arm.name != reading.arm.name:
                 continue
             ways = dict.fromkeys(
-                _way(candidate.accept_length.estimate, cost.value, candidate.definition.releases, case.table.threshold)
+                _way(candidate.accept_length.estimate, cost.value, printer(candidate.definition), case.table.threshold)
                 for candidate in reading.overall.candidates
             )
             decides = " or ".join(reading.overall.settle_by)
@@ -293,16 +293,16 @@ def _either_way(case: Case) -> list[Conclusion]:
     return found
 
 
-def _way(length: float, cost: float, release: str, threshold: float) -> str:
+def _way(length: float, cost: float, condition: str, threshold: float) -> str:
     outcome, _ = outcome_without_interval(length / cost, threshold)
     advice = {"pays": "pays", "slower": "slower, do not use it"}.get(outcome, outcome)
-    return f"if printed by {release}, accept length {length:.2f} and {format_ratio(length / cost)}: {advice} (predicted)"
+    return f"if {condition}, accept length {length:.2f} and {format_ratio(length / cost)}: {advice} (predicted)"
 
 
 def _not_quantization(case: Case) -> list[Conclusion]:
     dead = [reading for reading in case.floored if reading.arm.method not in {"ngram", "suffix"}]
     if dead:
-        quantized = sorted({reading.arm.quantization for reading in dead if reading.arm.quantization})
+        quantized = sorted({r.arm.quantization for r in dead if r.arm.quantization and quantization_loss(r.arm.quantization)})
         blame = f", not of quantization ({listed(quantized)})" if quantized else ", not of too little training"
         return [
             Conclusion(

@@ -10,7 +10,7 @@ from breakeven.verdict.public_figures import LAUNCH_DRIFT
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike, baseline_for
 from breakeven.verdict.reported.floor import floor_findings
-from breakeven.verdict.reported.wording import printed
+from breakeven.verdict.reported.wording import printed, printer
 
 __all__ = ["findings"]
 
@@ -83,9 +83,27 @@ def _admission(case: Case) -> list[Finding]:
 
 def _impossible(case: Case) -> list[Finding]:
     broken = [pair for pair in case.pairs if pair.is_impossible]
+    claimed = [
+        f"{reading.arm.name} at {point.load.label}: cost ratio {point.cost_ratio}"
+        for reading in case.readings
+        for point in reading.arm.points
+        if point.cost_ratio is not None and point.cost_ratio.value < IMPOSSIBLE_BELOW
+    ]
+    found = []
+    if claimed:
+        found.append(
+            Finding(
+                code="impossible-cost-ratio",
+                severity="error",
+                confidence="high",
+                title="A reported cost ratio is below what any round can cost",
+                evidence=tuple(claimed[:6]),
+                remedy="It is round time over plain step time; it may have been given upside down, or as a speedup. It is not used.",
+            )
+        )
     if not broken:
-        return []
-    return [
+        return found
+    return found + [
         Finding(
             code="impossible-cost-ratio",
             severity="error",
@@ -106,9 +124,7 @@ def _ambiguous(case: Case) -> list[Finding]:
         overall = reading.overall
         if overall.status != "ambiguous":
             continue
-        meanings = dict.fromkeys(
-            f"{c.accept_length.estimate:.2f} if {c.definition.engine} {c.definition.span} printed it" for c in overall.candidates
-        )
+        meanings = dict.fromkeys(f"{c.accept_length.estimate:.2f} if {printer(c.definition)}" for c in overall.candidates)
         if meanings:
             title = f"What was printed for {reading.arm.name} has several meanings"
             evidence = (f"{printed(reading)}: accept length {listed(meanings)}",)

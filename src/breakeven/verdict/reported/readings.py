@@ -13,6 +13,8 @@ __all__ = ["ArmReading", "ImpliedRelease", "read_arms"]
 
 # Printed accept lengths up to here, their rounding included, are "no draft was ever accepted".
 FLOOR_REACHES = 1.02
+# An accept length known no better than this share of itself ("2", without decimals) is not computed with.
+WIDEST = 0.2
 # Below this so little is accepted that the same faults are the first suspects.
 NEAR_FLOOR = 1.10
 
@@ -46,7 +48,8 @@ class ArmReading:
     def accept_length(self, load: LoadKey | None = None) -> Bounds | None:
         """The accept length to compute with; None where the figures do not settle one."""
         reading = self.overall if load is None else self.at(load)
-        return reading.accept_length if reading.is_trusted else None
+        length = reading.accept_length if reading.is_trusted else None
+        return length if length is not None and length.high - length.low <= WIDEST * length.estimate else None
 
     @property
     def is_at_floor(self) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from breakeven.printed.definitions import Definition
+from breakeven.printed.definitions import DEFINITIONS_IN_THE_WILD, Definition
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.versions import Span
 
-__all__ = ["engine_name", "percent_change", "printed", "releases", "share", "spoken_formula"]
+__all__ = ["engine_name", "percent_change", "printed", "printer", "releases", "share", "spoken_formula"]
 
 _ENGINE_NAMES = {"sglang": "SGLang", "vllm": "vLLM", "tensorrt-llm": "TensorRT-LLM"}
 
@@ -36,6 +36,13 @@ def releases(spans: tuple[Span, ...]) -> str:
 
 def spoken_formula(definition: Definition) -> str:
     return definition.rate.value if definition.rate is not None else definition.length.value
+
+
+def printer(definition: Definition) -> str:
+    """Who may have printed a figure; for an engine that is not on record, what it may mean."""
+    return (
+        f"it means {spoken_formula(definition)}" if definition in DEFINITIONS_IN_THE_WILD else f"printed by {definition.releases}"
+    )
 
 
 def percent_change(ratio: float) -> str:
