@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from breakeven.engines.base import Arm, Counters
+from breakeven.engines.foreign_traffic import foreign_traffic
 from breakeven.loadgen.degenerate import degenerate_voids
 from breakeven.loadgen.health import client_voids
 from breakeven.loadgen.measures import mean_under_way, num_errors, tokens_in_window
@@ -17,9 +18,6 @@ MAX_ERROR_SHARE = 0.01
 MIN_TOKENS = 16
 # A request shows as waiting until the scheduler's next step, so one at one edge means nothing; this share of the load at both does.
 MAX_WAITING_SHARE = 0.05
-# The scrapes stand a little outside the window and the server is ahead of what the client has received.
-MAX_FOREIGN_SHARE = 0.05
-SLACK_TOKENS_PER_REQUEST = 32
 
 
 def find_voids(arm: Arm, load: LoadPoint, result: LoadResult, counters: tuple[Counters, Counters] | None) -> tuple[Void, ...]:
@@ -64,9 +62,13 @@ def _counter_voids(load: LoadPoint, result: LoadResult, before: Counters, after:
             voids.append(Void(code="queued", detail=detail))
     if (preempted := after.num_preemptions - before.num_preemptions) > 0:
         voids.append(Void(code="preempted", detail=f"{preempted} preemptions: the KV cache is too small for this load"))
-    ours = tokens_in_window(result)
-    foreign = after.generation_tokens - before.generation_tokens - ours
-    under_way = max(1.0, mean_under_way(result))
-    if foreign > MAX_FOREIGN_SHARE * ours + SLACK_TOKENS_PER_REQUEST * under_way:
-        voids.append(Void(code="foreign_traffic", detail=f"the server wrote {foreign} tokens more than the {ours} asked for here"))
+    foreign = foreign_traffic(
+        before,
+        after,
+        own_tokens=tokens_in_window(result),
+        own_finished=sum(0.0 < sample.end_s <= result.window_s for sample in result.samples),
+        under_way=mean_under_way(result),
+    )
+    if foreign is not None:
+        voids.append(Void(code="foreign_traffic", detail=foreign))
     return voids
