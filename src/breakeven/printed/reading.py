@@ -238,11 +238,11 @@ def _contradiction(
         for name, figure in (("accept length", printed.length), ("accept rate", printed.rate))
         if figure is not None
     )
-    most, length = shape.max_length, printed.length
-    if length is not None and most is not None and length.value - length.half_width > most:
+    most, given = shape.max_length, printed.length
+    if given is not None and most is not None and given.value - given.half_width > most:
         drafts = shape.num_drafted or shape.num_steps
         doubt = (
-            f"accept length {length} is above {most}, the most that {drafts} drafts a round can give: check draft_tokens and steps."
+            f"accept length {given} is above {most}, the most that {drafts} drafts a round can give: check draft_tokens and steps."
         )
         return Reading(status="contradictory", doubt=doubt, settle_by=("draft_tokens", "steps"))
     told = [row for row in rows if version is not None or printed.rate is None or row.rate is not None]

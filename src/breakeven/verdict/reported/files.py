@@ -69,7 +69,10 @@ def load_table(path: Path) -> ReportedTable:
     try:
         return ReportedTable.model_validate(document)
     except ValidationError as error:
-        problems = [_explain(problem, document) for problem in error.errors(include_url=False)]
+        found = error.errors(include_url=False)
+        # rows that are refused do not count for pydantic, which then also finds too few of them
+        own = [problem for problem in found if problem["type"] != "too_short"] or found
+        problems = [_explain(problem, document) for problem in own]
         more = f"\n  and {len(problems) - MAX_PROBLEMS_SHOWN} more" if len(problems) > MAX_PROBLEMS_SHOWN else ""
         shown = "".join(f"\n  {problem}" for problem in problems[:MAX_PROBLEMS_SHOWN])
         raise ReportedError(f"{path} cannot be judged as it stands:{shown}{more}") from None
@@ -160,6 +163,8 @@ def _shared(into: dict[str, Any], key: str, value: str | None, path: Path, numbe
 def _explain(problem: Any, document: Any) -> str:
     location = tuple(problem["loc"])
     where, key = _place(location, document), str(location[-1]) if location else "the file"
+    if location and isinstance(location[-1], int):
+        return f"{where}must be a mapping of keys to values"
     match problem["type"]:
         case "extra_forbidden":
             return f"{where}{key!r} is not a key here{_nearest(key, _known_keys(location))}"
@@ -186,7 +191,8 @@ def _place(location: tuple[Any, ...], document: Any) -> str:
         point = (
             f", point {location[3] + 1}" if len(location) > 3 and location[2] == "points" and isinstance(location[3], int) else ""
         )
-        return f"row {location[1] + 1}{f' ({str(name)[:60]})' if name else ''}{point}: "
+        shown = "".join(character for character in str(name or "")[:60] if character.isprintable())
+        return f"row {location[1] + 1}{f' ({shown})' if shown else ''}{point}: "
     return f"{location[0]}: " if len(location) > 1 else ""
 
 

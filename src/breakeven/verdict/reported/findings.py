@@ -98,24 +98,24 @@ def _impossible(case: Case) -> list[Finding]:
                 confidence="high",
                 title="A reported cost ratio is below what any round can cost",
                 evidence=tuple(claimed[:6]),
-                remedy="It is round time over plain step time; it may have been given upside down, or as a speedup. It is not used.",
+                remedy="Not used. It is round time over plain step time: was it given upside down, or as a speedup?",
             )
         )
-    if not broken:
-        return found
-    return found + [
-        Finding(
-            code="impossible-cost-ratio",
-            severity="error",
-            confidence="high",
-            title=f"The speedup of {listed(p.arm.name for p in broken)} is more than the accept length allows",
-            evidence=tuple(f"{pair.arm.name} at {pair.load.label}: {pair.why}" for pair in broken[:6]),
-            remedy=(
-                f"A round cannot cost less than a plain step (limit {IMPOSSIBLE_BELOW}). Measure the baseline again, and look at "
-                "what differs: captured graphs, running requests, quantization, prompts, accept length from other traffic."
-            ),
+    if broken:
+        found.append(
+            Finding(
+                code="impossible-cost-ratio",
+                severity="error",
+                confidence="high",
+                title=f"The speedup of {listed(p.arm.name for p in broken)} is more than the accept length allows",
+                evidence=tuple(f"{pair.arm.name} at {pair.load.label}: {pair.why}" for pair in broken[:6]),
+                remedy=(
+                    f"A round cannot cost less than a plain step (limit {IMPOSSIBLE_BELOW}). Measure the baseline again, and look at "
+                    "what differs: captured graphs, running requests, quantization, prompts, accept length from other traffic."
+                ),
+            )
         )
-    ]
+    return found
 
 
 def _ambiguous(case: Case) -> list[Finding]:

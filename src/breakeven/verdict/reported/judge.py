@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from breakeven.errors import ReportedError
 from breakeven.printed.figures import PrintedFigure
 from breakeven.verdict.reported.admission import cap_of
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
@@ -31,7 +32,11 @@ __all__ = ["judge_reported", "judge_table"]
 
 def judge_reported(path: Path) -> Result:
     """Read `path` (YAML or CSV) and judge it. Raises ReportedError for a table that cannot be read or contradicts itself."""
-    return judge_table(load_table(path), title=path.stem)
+    table = load_table(path)
+    try:
+        return judge_table(table, title=path.stem)
+    except ReportedError as error:
+        raise ReportedError(f"{path}: {error}") from None
 
 
 def judge_table(table: ReportedTable, *, title: str = "reported figures") -> Result:
