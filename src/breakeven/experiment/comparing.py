@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from breakeven.experiment.admission import unequal_admission
@@ -10,7 +11,7 @@ from breakeven.stats.decision import Outcome, decide
 from breakeven.stats.intervals import ASSUMED_LAUNCH_SD, Estimate, block_interval
 from breakeven.stats.spending import nominal_alpha
 
-__all__ = ["PAIR_ASSUMED_SD", "Compared", "compare"]
+__all__ = ["PAIR_ASSUMED_SD", "Compared", "compare", "log_ratio_of"]
 
 # two launches, each with a speed of its own
 PAIR_ASSUMED_SD = 2**0.5 * ASSUMED_LAUNCH_SD
@@ -27,12 +28,19 @@ class Compared:
     not_comparable: str | None
 
 
+def log_ratio_of(blocks: Sequence[Sequence[float]], min_launches: int, max_launches: int) -> Estimate:
+    """The log ratio, at the level that this look of a plan of min_launches..max_launches may use.
+
+    `blocks` holds the log ratio of every pair of trials, block by block.
+    """
+    return block_interval(blocks, assumed_sd=PAIR_ASSUMED_SD, alpha=nominal_alpha(len(blocks), min_launches, max_launches))
+
+
 def compare(run: RunSummary, arm: str, load: str) -> Compared:
-    """The ratio at the level that this look of the plan may use, and its outcome."""
+    """Throughput of `arm` over the baseline's, and its outcome at this look."""
     record = run.record
     blocks = run.paired(arm, record.baseline, load, log_throughput)
-    alpha = nominal_alpha(len(blocks), record.min_launches, record.max_launches)
-    log_ratio = block_interval(list(blocks.values()), assumed_sd=PAIR_ASSUMED_SD, alpha=alpha)
+    log_ratio = log_ratio_of(list(blocks.values()), record.min_launches, record.max_launches)
     not_comparable = unequal_admission(run, arm, load)
     outcome = "undecided" if not_comparable else decide(log_ratio, record.threshold)
     return Compared(arm=arm, load=load, log_ratio=log_ratio, outcome=outcome, not_comparable=not_comparable)

@@ -169,8 +169,10 @@ def _message(detail: ErrorDetails, lines: Lines, where: str) -> str:
         return f"{prefix}: key {str(location[-1])!r} is missing in {inside}; {_description(location)}"
     if kind == "value_error":
         return f"{prefix}: {key + ': ' if key else ''}{detail['ctx']['error']}"
-    if kind == "invalid_key" or (kind == "string_type" and location and not isinstance(location[-1], (str, int))):
-        return f"{prefix}: {inside} has a key that is no text; put yes, no, on, off and numbers in quotes"
+    if detail["loc"] and detail["loc"][-1] == "[key]":
+        return f"{prefix}: {key} has a key that is no text ({_shown(detail['input'])}); put yes, no, on, off and numbers in quotes"
+    if kind == "too_short":
+        return f"{prefix}: {key} is empty; expected at least one entry"
     expected = f"expected {_EXPECTED[kind]}" if kind in _EXPECTED else detail["msg"].replace("Input should be", "expected")
     return f"{prefix}: {key} is {_shown(detail['input'])}; {expected}"
 

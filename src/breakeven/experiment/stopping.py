@@ -12,19 +12,20 @@ __all__ = ["open_comparisons"]
 def open_comparisons(record: RunRecord) -> list[tuple[str, str]]:
     """(arm, load label) of every comparison with the baseline that another block could still settle.
 
-    A comparison is open below `min_launches` blocks, and from then on while it is undecided; it is closed once its arm has had
-    `max_launches` launches (voided ones too: they cost as much), or when the two are not comparable, which launches do not mend.
-    Forced arms measure what rounds cost and stop at `min_launches`.
+    A comparison is open below `min_launches` blocks, and from then on while it is undecided. It is closed once its arm has had
+    `max_launches` launches (voided ones too: they cost as much), when `min_launches` launches gave nothing that counts, or when the
+    two are not comparable, which launches do not mend. Forced arms measure what rounds cost and stop at `min_launches`.
     """
     run = RunSummary(record)
     still_open = []
     for arm in record.arms:
-        if arm.name == record.baseline or run.num_launches(arm.name) >= record.max_launches:
+        launches = run.num_launches(arm.name)
+        if arm.name == record.baseline or launches >= record.max_launches:
             continue
         for load in record.loads:
             compared = compare(run, arm.name, load.label)
             if compared.log_ratio.num_blocks < record.min_launches:
-                needed = True
+                needed = compared.log_ratio.num_blocks > 0 or launches < record.min_launches
             elif arm.forced or compared.not_comparable:
                 needed = False
             else:

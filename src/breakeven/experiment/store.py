@@ -27,7 +27,7 @@ from breakeven.experiment.plan import Plan, plan_difference
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.samples_codec import StoredSamples, encode_samples
-from breakeven.experiment.store_schema import SCHEMA_VERSION, check_version, connect, create_tables, explained, transaction, upgrade
+from breakeven.experiment.store_schema import check_version, connect, create_tables, explained, is_outdated, transaction, upgrade
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, Void
 
@@ -231,7 +231,7 @@ def _open_for_reading(path: Path) -> tuple[sqlite3.Connection, Path]:
         version = check_version(connection, file)
         if version == 0:
             raise StoreError(f"{file}: empty, its run was ended before it began; run breakeven bench again")
-        outdated = version < SCHEMA_VERSION
+        outdated = is_outdated(version)
     except BaseException:
         connection.close()
         raise

@@ -12,7 +12,17 @@ from pathlib import Path
 
 from breakeven.errors import StoreError
 
-__all__ = ["SCHEMA_VERSION", "UPGRADES", "check_version", "connect", "create_tables", "explained", "transaction", "upgrade"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "UPGRADES",
+    "check_version",
+    "connect",
+    "create_tables",
+    "explained",
+    "is_outdated",
+    "transaction",
+    "upgrade",
+]
 
 SCHEMA_VERSION = 1
 # "BKEV": tells a run from any other SQLite file.
@@ -118,6 +128,11 @@ def check_version(connection: sqlite3.Connection, file: Path) -> int:
             )
         step += 1
     return version
+
+
+def is_outdated(version: int) -> bool:
+    """Whether a run of this version is upgraded before it is read."""
+    return version < SCHEMA_VERSION
 
 
 def upgrade(connection: sqlite3.Connection, file: Path, version: int) -> None:
