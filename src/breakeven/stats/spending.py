@@ -7,7 +7,7 @@ little at the first looks, where three launches know little, yet enough to stop 
 
 The levels are those of normal means of known variance (recursive integration after Armitage, McPherson & Rowe, JRSS A 132, 1969),
 divided by SMALL_SAMPLE_CORRECTION: t statistics of successive looks are less alike than normal ones, and without it all looks of a
-plan of 3 to 8 launches together would be wrong 5.7 % of the time (benchmarks/statistics.py measures both).
+plan of 3 to 8 launches together would be wrong 5.7 % of the time (benchmarks/verdict_statistics.py measures both).
 """
 
 from __future__ import annotations
