@@ -109,14 +109,16 @@ class ChatClient:
 
     async def __aenter__(self) -> ChatClient:
         _allow_open_files(self._num_connections)
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+        # Uncompressed, or a proxy would hold events back to fill its blocks.
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             headers=headers,
-            auto_decompress=False,
+            # A load balancer's cookie would send every request of the run to one replica.
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 
@@ -156,6 +158,8 @@ class ChatClient:
         match error:
             case StreamError():
                 reason = str(error)
+            case aiohttp.ClientConnectorCertificateError():
+                reason = f"TLS certificate refused: {error.certificate_error}"
             case aiohttp.ClientConnectorError():
                 reason = f"cannot connect: {error.os_error.strerror or error}"
             case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | ConnectionError() | aiohttp.ClientOSError():

@@ -104,4 +104,5 @@ VoidReason = Literal[
     "server_died",
     "too_few_tokens",
     "unsteady",
+    "unsteady",
 ]

@@ -120,13 +120,12 @@ class AnswerStream:
             self._text.append(text)
             self._last_text_s = now_s
         if usage:
-            self._arrive(usage["completion_tokens"], now_s)
             self.prompt_tokens = _count_of(usage["prompt_tokens"])
+            self._arrive(_count_of(usage["completion_tokens"]), now_s)
         if text and self.first_token_s is None:
             self.first_token_s = now_s
 
-    def _arrive(self, completion_tokens: object, now_s: float) -> None:
-        total = _count_of(completion_tokens)
+    def _arrive(self, total: int, now_s: float) -> None:
         if total < self.output_tokens:
             raise ValueError("usage went backwards")
         if total == self.output_tokens:

@@ -29,6 +29,7 @@ class Script:
     stop_after: int | None = None  # ends politely but early: no finish reason, no [DONE]
     raw: bytes | None = None
     text: str = "word{index} "
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -61,7 +62,7 @@ class ScriptedServer:
         script = self.script
         if script.status != 200:
             return web.Response(status=script.status, text=script.refusal)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"} | script.headers)
         await response.prepare(request)
         if script.raw is not None:
             await response.write(script.raw)

@@ -51,6 +51,7 @@ async def test_what_is_sent(serve: Any, script: Any) -> None:
     }
     assert fixed["ignore_eos"] is True
     assert "Authorization" not in server.headers[0]
+    assert server.headers[0]["Accept-Encoding"] == "identity"
     assert json.loads(request_body("m", PROMPT, POINT, max_tokens=2))["max_tokens"] == 2
 
 
@@ -138,6 +139,14 @@ def test_urls_with_and_without_v1(url: str) -> None:
 def test_urls_that_are_none(url: str) -> None:
     with pytest.raises(UsageError, match="expected http://HOST:PORT"):
         Endpoint(url=url, model="m")
+
+
+async def test_cookies_are_not_sent_back(serve: Any, script: Any) -> None:
+    server = await serve(script(interval_s=0.0, headers={"Set-Cookie": "replica=3; Path=/"}))
+    async with ChatClient(server.endpoint) as client:
+        for _ in range(2):
+            await client.ask(request_body("m", PROMPT, POINT), Answer())
+    assert "Cookie" not in server.headers[1]
 
 
 async def test_connections_are_used_again(serve: Any, script: Any) -> None:

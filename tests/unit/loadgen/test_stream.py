@@ -72,6 +72,15 @@ def test_usage_at_the_end_of_a_one_chunk_answer() -> None:
     assert answer.arrivals == [(1.0, 4)]
 
 
+def test_a_first_token_without_text_counts() -> None:
+    """Half of a character is a token already, and prints nothing."""
+    answer = AnswerStream()
+    answer.feed(event("", 1), 1.0)
+    answer.feed(event("é", 2), 2.0)
+    assert answer.first_token_s == 1.0
+    assert answer.arrivals == [(1.0, 1), (2.0, 2)]
+
+
 def test_reasoning_is_text() -> None:
     answer = AnswerStream()
     answer.feed(b'data: {"choices": [{"delta": {"reasoning_content": "hm "}}]}\n\n' + event("yes"), 1.0)
@@ -92,7 +101,7 @@ def test_reasoning_is_text() -> None:
         b'{"choices": [{"delta": {"content": "x"}, "finish_reason": 3}]}',
         b'{"usage": 7}',
         b'{"usage": {"prompt_tokens": 1, "completion_tokens": "3"}}',
-        b'{"usage": {"prompt_tokens": 1, "completion_tokens": true}}',
+        b'{"usage": {"prompt_tokens": true, "completion_tokens": 3}}',
         b'{"usage": {"prompt_tokens": 1, "completion_tokens": -3}}',
         b'{"usage": {"prompt_tokens": 1, "completion_tokens": 3.5}}',
         b'{"usage": {"prompt_tokens": 1, "completion_tokens": 1}}',  # backwards: 2 were counted before
