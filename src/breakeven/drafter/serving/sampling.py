@@ -17,6 +17,7 @@ __all__ = ["NEAR_TIE", "Sampler", "greedy_choices"]
 
 # Below this gap between the top two logits, float32 rounding may decide which token is greedy.
 NEAR_TIE = 1e-4
+NUCLEUS_GUESS = 512
 
 
 def greedy_choices(logits: Tensor) -> tuple[list[int], list[bool]]:
@@ -34,15 +35,17 @@ class Sampler:
     generator: np.random.Generator
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """`logits` [R, V] -> probabilities [R, V] in float64 after temperature and nucleus (top_p) filtering."""
+        """`logits` [V] -> probabilities [V] in float64 after temperature and nucleus (top_p) filtering."""
         probabilities = (logits.double() / self.temperature).softmax(-1)
-        if self.top_p < 1.0:
-            ordered, order = probabilities.sort(dim=-1, descending=True)
-            # a token stays if the mass before it is still below top_p, so the first always stays
-            outside = ordered.cumsum(-1) - ordered >= self.top_p
-            probabilities = probabilities.scatter(-1, order, ordered.masked_fill(outside, 0.0))
-            probabilities /= probabilities.sum(-1, keepdim=True)
-        return probabilities
+        if self.top_p >= 1.0:
+            return probabilities
+        # The nucleus is nearly always within the first few hundred, and sorting a whole vocabulary takes milliseconds.
+        ordered, order = probabilities.topk(min(NUCLEUS_GUESS, len(probabilities)))
+        if ordered.sum() < self.top_p:
+            ordered, order = probabilities.sort(descending=True)
+        # a token stays if the mass before it is still below top_p, so the first always stays
+        kept = ordered.masked_fill(ordered.cumsum(-1) - ordered >= self.top_p, 0.0)
+        return torch.zeros_like(probabilities).scatter_(-1, order, kept / kept.sum())
 
     def draw(self, probabilities: Tensor) -> int:
         """One token from `probabilities` [V] by inversion."""
@@ -53,14 +56,15 @@ class Sampler:
         )
 
     def verify(self, logits: Tensor, drafts: list[int]) -> list[int]:
-        """Emitted tokens for one round: the accepted drafts and one more. `logits` [len(drafts) + 1, V]."""
-        probabilities = self.probabilities(logits)
-        emitted = []
-        for row, draft in enumerate(drafts):
-            if self.generator.random() < float(probabilities[row, draft]):
-                emitted.append(draft)
-                continue
-            without = probabilities[row].clone()
-            without[draft] = 0.0
-            return [*emitted, self.draw(without)]
-        return [*emitted, self.draw(probabilities[len(drafts)])]
+        """Emitted tokens for one round: the accepted drafts and one more. `logits` [len(drafts) + 1, V].
+
+        Rows after the first rejection are never turned into probabilities.
+        """
+        emitted: list[int] = []
+        for draft, row in zip(drafts, logits, strict=False):
+            probabilities = self.probabilities(row)
+            if self.generator.random() >= float(probabilities[draft]):
+                probabilities[draft] = 0.0
+                return [*emitted, self.draw(probabilities)]
+            emitted.append(draft)
+        return [*emitted, self.draw(self.probabilities(logits[len(drafts)]))]
