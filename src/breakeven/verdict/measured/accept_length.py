@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from breakeven.acceptance import Acceptance
@@ -62,6 +63,7 @@ def acceptance_summary(length: AcceptLength) -> AcceptanceSummary:
         draft_acceptance=counts.draft_acceptance if counts.num_drafted else None,
         drafted_share=counts.drafted_share,
         joint=counts.joint,
+        conditional=tuple(None if math.isnan(share) else share for share in counts.conditional),
         source="counters of the server, difference over the window",
         exact=counts.exact_steps,
     )

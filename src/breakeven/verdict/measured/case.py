@@ -63,6 +63,10 @@ class Case:
         """Log c as measured on this very arm, with its own acceptance."""
         return block_interval(list(self.costs.own[arm, load].values()), assumed_sd=PAIR_ASSUMED_SD)
 
+    def is_void(self, arm: str, load: str) -> bool:
+        """The comparison does not count: unequal admission, or a baseline that cannot be right. More launches would not help."""
+        return load in self.impossible or bool(self.compared[arm, load].not_comparable)
+
     def outcome(self, compared: Compared) -> Outcome:
         """The outcome, undecided where the baseline itself cannot be right."""
         return "undecided" if compared.load in self.impossible else compared.outcome
@@ -86,9 +90,14 @@ def study(record: RunRecord) -> Case:
         if (length := accept_length(run, arm.name, load)) is not None
     }
     costs = measure_costs(run)
-    predictions = {place: predict(run, costs, result) for place, result in compared.items() if not run.arm(result.arm).forced}
     impossible: dict[str, tuple[str, ...]] = {}
     for (arm_name, load), blocks in costs.own.items():
         if is_impossible(block_interval(list(blocks.values()), assumed_sd=PAIR_ASSUMED_SD)):
             impossible[load] = (*impossible.get(load, ()), arm_name)
+    costs = costs.without_loads(impossible)
+    predictions = {
+        (arm_name, load): predict(run, costs, result)
+        for (arm_name, load), result in compared.items()
+        if not run.arm(arm_name).forced and load not in impossible and not result.not_comparable
+    }
     return Case(run=run, compared=compared, lengths=lengths, costs=costs, predictions=predictions, impossible=impossible)

@@ -21,7 +21,6 @@ def comparisons(case: Case) -> tuple[Comparison, ...]:
 def _comparison(case: Case, compared: Compared) -> Comparison:
     run, record = case.run, case.record
     outcome = case.outcome(compared)
-    comparable = not compared.not_comparable and compared.load not in case.impossible
     plain_trials = list(run.trials(record.baseline, compared.load))
     log_times = run.paired(compared.arm, record.baseline, compared.load, log_decode_time_per_token)
     decode = block_interval([[-value for value in values] for values in log_times.values()], assumed_sd=PAIR_ASSUMED_SD)
@@ -35,7 +34,7 @@ def _comparison(case: Case, compared: Compared) -> Comparison:
         outcome=outcome,
         why=_why(case, compared, outcome, measured),
         num_blocks=compared.log_ratio.num_blocks,
-        launches_to_decide=_further(case, compared) if comparable else None,
+        launches_to_decide=_further(case, compared),
         decode_ratio=interval_of_log(decode) if decode.usable else None,
         prefill_share=mean_prefill_share(plain_trials),
         predicted=None if prediction.log_speedup is None else interval_of_log(prediction.log_speedup),
@@ -44,8 +43,8 @@ def _comparison(case: Case, compared: Compared) -> Comparison:
 
 
 def _further(case: Case, compared: Compared) -> int | None:
-    """None for decided comparisons and for forced arms, which are not there to be decided."""
-    if compared.outcome != "undecided" or case.run.arm(compared.arm).forced:
+    """None for comparisons that are decided or void, and for forced arms, which are not there to be decided."""
+    if compared.outcome != "undecided" or case.is_void(compared.arm, compared.load) or case.run.arm(compared.arm).forced:
         return None
     return launches_to_decide(compared.log_ratio, case.record.threshold)
 

@@ -54,11 +54,15 @@ def _outcomes(case: Case, cells: dict[tuple[str, str], Cell], compared: Sequence
         if here:
             found.append(
                 Conclusion(
-                    text=f"At {load}: {'; '.join(f'{item.arm} {_SAID[item.outcome]}, {ratio(item.ratio)}' for item in here)}.",
+                    text=f"At {load}: {'; '.join(f'{item.arm} {_said(case, item)}, {ratio(item.ratio)}' for item in here)}.",
                     evidence=tuple(_outcome_evidence(cells, item) for item in here),
                 )
             )
     return found
+
+
+def _said(case: Case, item: Comparison) -> str:
+    return "cannot be compared" if case.is_void(item.arm, item.load) else _SAID[item.outcome]
 
 
 def _outcome_evidence(cells: dict[tuple[str, str], Cell], item: Comparison) -> str:
@@ -146,12 +150,14 @@ def _dead(case: Case) -> list[Conclusion]:
             if (name, load) in case.costs.own
         ]
         text = f"{name} accepts nothing (accept length 1.00)."
-        if not is_lookup(case, name):
+        if is_lookup(case, name):
+            text += " What it finds in the text so far is never what comes next: this traffic does not repeat itself."
+        else:
             text += (
                 " That is the sign of a drafter that is not wired to this target as it was trained; weak training or quantization"
                 " leave more than nothing."
             )
-        if costs:
+        if costs and not is_lookup(case, name):
             text += f" Each round still costs, in plain steps, {listed(costs)}, and yields the one token of a plain step."
         found.append(
             Conclusion(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from breakeven.costs.cost_ratio import CostRatio, pool
 from breakeven.engines.base import Arm
+from breakeven.experiment.admission import unequal_admission
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD
 from breakeven.experiment.summary import RunSummary, log_decode_time_per_token
 from breakeven.verdict.measured.wording import interval_of_log, listed
@@ -30,6 +31,11 @@ class Costs:
     own: Mapping[tuple[str, str], Mapping[int, list[float]]]
     pooled: Mapping[tuple[str, int, str], CostRatio]
 
+    def without_loads(self, loads: Container[str]) -> Costs:
+        """The same without the pooled c of `loads`, where the baseline does not count; each arm's own stays, as evidence."""
+        pooled = {key: cost for key, cost in self.pooled.items() if key[-1] not in loads}
+        return Costs(own=self.own, pooled=pooled)
+
     def for_arm(self, arm: Arm, load: str) -> CostRatio | None:
         """The c that applies to `arm`, whoever measured it."""
         if arm.speculation is None:
@@ -38,7 +44,10 @@ class Costs:
 
 
 def measure_costs(run: RunSummary) -> Costs:
-    """c of every speculative arm at every load point where its trials, the baseline's and accept lengths exist."""
+    """c of every speculative arm at every load point where its trials, the baseline's and accept lengths exist.
+
+    An arm that ran other numbers of requests than the baseline is left out: its c would be that of two different batches.
+    """
     own: dict[tuple[str, str], dict[int, list[float]]] = {}
     groups: dict[tuple[str, int, str], dict[str, dict[int, list[float]]]] = {}
     for load in run.record.loads:
@@ -46,7 +55,7 @@ def measure_costs(run: RunSummary) -> Costs:
             if arm.speculation is None or arm.name == run.record.baseline:
                 continue
             blocks = _log_costs(run, arm, load.label)
-            if not blocks:
+            if not blocks or unequal_admission(run, arm.name, load.label):
                 continue
             own[arm.name, load.label] = blocks
             if _drafts_every_step(run, arm, load.label):

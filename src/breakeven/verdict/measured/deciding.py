@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from breakeven.costs.identity import accept_length_for
 from breakeven.experiment.comparing import Compared
 from breakeven.verdict.measured.case import Case
+from breakeven.verdict.measured.costs import FULLY_DRAFTED
 from breakeven.verdict.measured.findings import dead_drafters
 from breakeven.verdict.measured.prediction import mean_prefill_share
-from breakeven.verdict.measured.wording import figure, interval_of_log, listed, plural, ratio
+from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent, plural, ratio
 
 __all__ = ["Decision", "decide", "required_length", "schedule"]
 
@@ -74,7 +75,7 @@ def _headline(case: Case) -> str:
         return f"Undecided: the baseline cannot be right at {listed(case.impossible)}."
     if all(compared.not_comparable for compared in everything):
         return "Undecided: no arm ran as many requests at once as the baseline."
-    return f"Undecided: the best is {_told(best)}, which still allows either answer at a threshold of {case.record.threshold:.0%}."
+    return f"Undecided: the best is {_told(best)}, an interval that the threshold of {percent(case.record.threshold)} cuts through."
 
 
 def _winners(paying: Sequence[Compared]) -> str:
@@ -88,31 +89,35 @@ def _winners(paying: Sequence[Compared]) -> str:
     return "; ".join(told)
 
 
+def _decision(case: Case) -> str:
+    chosen, baseline = schedule(case), case.record.baseline
+    unmeasured = [load for load in case.loads if case.candidates and not case.at(load)]
+    undecided = [load for load in case.loads if chosen[load] == baseline and _is_open(case, load)]
+    settled = [load for load in case.loads if chosen[load] == baseline and load not in (*undecided, *unmeasured)]
+    told = [
+        f"Run {arm} {_where(case, [load for load in case.loads if chosen[load] == arm])}."
+        for arm in dict.fromkeys(chosen.values())
+        if arm != baseline
+    ]
+    if settled:
+        told.append(f"Run {baseline} {_where(case, settled)}{': nothing measured pays there' if case.candidates else ''}.")
+    if undecided:
+        arms = dict.fromkeys(item.arm for load in undecided for item in case.at(load) if case.outcome(item) == "undecided")
+        told.append(f"Keep {baseline} {_where(case, undecided)} until {listed(arms)} can be judged.")
+    if unmeasured:
+        told.append(f"Keep {baseline} {_where(case, unmeasured)}: nothing there can be compared yet.")
+    told += [f"{rival} may be as good at {load}: the intervals overlap." for load in case.loads if (rival := _rival(case, load))]
+    return " ".join(told)
+
+
+def _where(case: Case, loads: Sequence[str]) -> str:
+    if len(loads) == len(case.loads) > 1:
+        return f"at every load measured ({listed(loads)})"
+    return f"at {listed(loads)}"
+
+
 def _is_open(case: Case, load: str) -> bool:
     return any(case.outcome(compared) == "undecided" for compared in case.at(load))
-
-
-def _decision(case: Case) -> str:
-    chosen = schedule(case)
-    baseline = case.record.baseline
-    runs = [f"{arm} at {listed(load for load, name in chosen.items() if name == arm)}" for arm in dict.fromkeys(chosen.values())]
-    everywhere = len(set(chosen.values())) == 1
-    if everywhere and len(chosen) > 1:
-        (arm,) = set(chosen.values())
-        text = f"Run {arm} at every load measured ({listed(chosen)})."
-    else:
-        text = f"Run {listed(runs)}."
-    doubts = []
-    for load, arm in chosen.items():
-        open_arms = [compared.arm for compared in case.at(load) if case.outcome(compared) == "undecided"]
-        if arm == baseline and open_arms:
-            doubts.append(f"{listed(open_arms)} at {load}")
-        rival = _rival(case, load)
-        if rival:
-            text += f" {rival} may be as good at {load}: their intervals overlap."
-    if doubts:
-        text += f" {baseline} stays where it is undecided: {'; '.join(doubts)}."
-    return text
 
 
 def _rival(case: Case, load: str) -> str | None:
@@ -124,40 +129,49 @@ def _rival(case: Case, load: str) -> str | None:
 
 
 def _what_would_change_it(case: Case) -> tuple[str, ...]:
-    changes = []
-    upper = 1 + case.record.threshold
-    dead = set(dead_drafters(case))
-    for method, num_drafts, load in case.costs.pooled:
-        needed = required_length(case, method, num_drafts, load, upper)
-        if needed is None:
-            continue
-        real = [
-            (arm.name, case.lengths[arm.name, load].interval)
-            for arm in case.candidates
-            if arm.speculation is not None
-            and (arm.speculation.method, arm.speculation.num_draft_tokens) == (method, num_drafts)
-            and (arm.name, load) in case.lengths
-        ]
-        drafts = plural(num_drafts, "draft")
-        if needed > num_drafts + 1:
-            changes.append(
-                f"At {load} no drafter with {drafts} a round can pay: it would need accept length {needed:.2f} of at most"
-                f" {num_drafts + 1}; try fewer drafts"
-            )
-            continue
-        best = max(real, key=lambda item: item[1].estimate, default=None)
-        if best is None:
-            changes.append(f"At {load} a drafter with {drafts} a round pays above accept length {needed:.2f}; none was measured")
-        elif best[1].estimate < needed:
-            state = f"{best[0]} reaches {figure(best[1])}"
-            if best[0] in dead:
-                state = f"{best[0]} reaches 1.00, which more training does not mend: see the findings"
-            changes.append(f"At {load} a drafter with {drafts} a round pays above accept length {needed:.2f}; {state}")
-        else:
-            changes.append(
-                f"At {load} {best[0]} stops paying below accept length {needed:.2f}; it has {figure(best[1])} on these prompts, and"
-                " other traffic or sampling may give less"
-            )
-    if any(case.outcome(compared) == "undecided" for load in case.loads for compared in case.at(load)):
+    chosen = schedule(case)
+    changes = [_price_of(case, method, drafts, load, chosen[load]) for method, drafts, load in case.costs.pooled]
+    for load, arm in chosen.items():
+        length = case.lengths.get((arm, load))
+        if length is not None and length.counts.drafted_share < FULLY_DRAFTED:
+            share = percent(length.counts.drafted_share)
+            changes.append(f"At {load} {arm} gains only while traffic repeats itself as here, where it drafts at {share} of steps")
+    undecided = [item for load in case.loads for item in case.at(load) if case.outcome(item) == "undecided"]
+    void = [item for item in undecided if case.is_void(item.arm, item.load)]
+    if len(void) < len(undecided):
         changes.append("More launches, where the outcome is undecided")
-    return tuple(changes)
+    if void:
+        changes.append(f"A comparison on equal terms of {listed(dict.fromkeys(f'{item.arm} at {item.load}' for item in void))}")
+    return tuple(filter(None, changes))
+
+
+def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) -> str:
+    """The accept length that pays here, and how the best arm with such drafts stands to it."""
+    needed = required_length(case, method, num_drafts, load, 1 + case.record.threshold)
+    if needed is None:
+        return ""
+    drafts = plural(num_drafts, "draft")
+    if needed > num_drafts + 1:
+        return (
+            f"At {load} no drafter with {drafts} a round can pay: it would need accept length {needed:.2f} of at most {num_drafts + 1};"
+            " try fewer drafts"
+        )
+    arms = [
+        arm.name
+        for arm in case.candidates
+        if arm.speculation is not None
+        and (arm.speculation.method, arm.speculation.num_draft_tokens) == (method, num_drafts)
+        and (arm.name, load) in case.lengths
+    ]
+    if not arms:
+        return f"At {load} a drafter with {drafts} a round pays above accept length {needed:.2f}; none was measured"
+    best = max(arms, key=lambda arm: (arm == chosen, case.lengths[arm, load].value))
+    reached = figure(case.lengths[best, load].interval)
+    if best == chosen:
+        return (
+            f"At {load} {best} stops paying below accept length {needed:.2f}; it has {reached} on these prompts, and other traffic or"
+            " sampling may give less"
+        )
+    if best in dead_drafters(case):
+        reached = "1.00, which more training does not mend: see the findings"
+    return f"At {load} a drafter with {drafts} a round pays above accept length {needed:.2f}; {best} reaches {reached}"

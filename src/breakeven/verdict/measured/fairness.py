@@ -38,6 +38,7 @@ def fairness_findings(case: Case) -> list[Finding]:
         *_interrupted(case),
         *_few_launches(case),
         *_no_counters(case),
+        *_lengths_not_fixed(case),
         *_greedy(case),
     ]
 
@@ -218,9 +219,24 @@ def _no_counters(case: Case) -> list[Finding]:
     ]
 
 
+def _lengths_not_fixed(case: Case) -> list[Finding]:
+    if not case.forced or all(load.fixed_length for load in case.record.loads):
+        return []
+    return [
+        Finding(
+            code="lengths-not-fixed",
+            severity="warning",
+            confidence="high",
+            title="Forced arms write junk that ends anywhere, so their answers are not as long as those of the other arms",
+            evidence=(f"forced: {listed(arm.name for arm in case.forced)}; answers may end before max_tokens",),
+            remedy="Set workload.fixed_length: true, so that every arm writes answers of the same length.",
+        )
+    ]
+
+
 def _greedy(case: Case) -> list[Finding]:
-    speculating = [arm for arm in case.candidates if arm.speculation is not None]
-    if not speculating or any(load.temperature > 0 for load in case.record.loads):
+    measured = any(not case.run.arm(arm).forced for arm, _ in case.lengths)
+    if not measured or any(load.temperature > 0 for load in case.record.loads):
         return []
     return [
         Finding(

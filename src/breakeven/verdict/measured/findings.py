@@ -86,22 +86,23 @@ def _at_floor(case: Case) -> list[Finding]:
             for (arm, load), length in case.lengths.items()
             if arm == name
         ]
-        if not is_lookup(case, name):
+        trained = not is_lookup(case, name)
+        if trained:
             evidence += _not_quantization()
-        evidence += [
-            f"{compared.load}: {percent(math.exp(compared.log_ratio.value))} of plain throughput, as a round costs"
-            f" {_own_cost(case, name, compared.load)} plain steps and yields one token"
-            for compared in case.of(name)
-            if (name, compared.load) in case.costs.own
-        ]
+            evidence += [
+                f"{compared.load}: {percent(math.exp(compared.log_ratio.value))} of plain throughput, as a round costs"
+                f" {_own_cost(case, name, compared.load)} plain steps and yields one token"
+                for compared in case.of(name)
+                if (name, compared.load) in case.costs.own
+            ]
         found.append(
             Finding(
                 code="accept-length-at-floor",
-                severity="error",
+                severity="error" if trained else "warning",
                 confidence="high",
                 title=f"No draft of {name} is accepted: accept length 1.00",
                 evidence=tuple(evidence),
-                remedy=f"Check in this order, before training again: {'; '.join(static_checks(speculation.method))}.",
+                remedy=f"Check in this order{', before training again' * trained}: {'; '.join(static_checks(speculation.method))}.",
             )
         )
     return found

@@ -55,10 +55,7 @@ def _more_launches(case: Case, compared: Sequence[Comparison]) -> list[str]:
     undecided = [
         item
         for item in compared
-        if item.outcome == "undecided"
-        and item.arm not in left_out
-        and item.load not in case.impossible
-        and not case.compared[item.arm, item.load].not_comparable
+        if item.outcome == "undecided" and item.arm not in left_out and not case.is_void(item.arm, item.load)
     ]
     by_number: dict[int, list[str]] = defaultdict(list)
     for item in undecided:

@@ -65,9 +65,10 @@ def predict(run: RunSummary, costs: Costs, compared: Compared) -> Prediction:
     if cost is None or set(cost.arms) == {arm.name}:
         drafts = plural(arm.speculation.num_draft_tokens, "draft")
         return Prediction(why_none=f"no other arm with {drafts} a round measured what a round costs here; add a forced one")
-    if arm.name in cost.arms:
-        others = {name: costs.own[name, load] for name in cost.arms if name != arm.name}
-        cost = pool(others, assumed_sd=PAIR_ASSUMED_SD)
+    others = [name for name in cost.arms if name != arm.name]
+    if cost.disagreeing:  # c depends on what is accepted: take it where about as much was
+        others = [min(others, key=lambda name: abs(_mean_length(run, name, load) - _mean_length(run, arm.name, load)))]
+    cost = pool({name: costs.own[name, load] for name in others}, assumed_sd=PAIR_ASSUMED_SD)
     predicted, gaps = [], []
     measured = run.paired(arm.name, run.record.baseline, load, log_throughput)
     for block in sorted(measured.keys() & cost.blocks.keys()):
@@ -86,6 +87,11 @@ def predict(run: RunSummary, costs: Costs, compared: Compared) -> Prediction:
         sources=tuple(cost.arms),
         causes=_causes(run, costs, arm, load, cost.log.value, tuple(cost.arms)),
     )
+
+
+def _mean_length(run: RunSummary, arm: str, load: str) -> float:
+    counts = [counts.accept_length for launch in run.acceptance_by_launch(arm, load) for counts in launch]
+    return statistics.fmean(counts) if counts else 1.0
 
 
 def mean_prefill_share(trials: list[Trial]) -> float | None:
