@@ -153,8 +153,8 @@ def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) 
     drafts = plural(num_drafts, "draft")
     if needed > num_drafts + 1:
         return (
-            f"At {load} no drafter with {drafts} a round can pay: it would need accept length {needed:.2f} of at most {num_drafts + 1};"
-            " try fewer drafts"
+            f"At {load} no drafter with {drafts} a round can pay: it would need accept length {needed:.2f} of at most"
+            f" {num_drafts + 1}; try fewer drafts"
         )
     arms = [
         arm.name
@@ -169,8 +169,8 @@ def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) 
     reached = figure(case.lengths[best, load].interval)
     if best == chosen:
         return (
-            f"At {load} {best} stops paying below accept length {needed:.2f}; it has {reached} on these prompts, and other traffic or"
-            " sampling may give less"
+            f"At {load} {best} stops paying below accept length {needed:.2f}; it has {reached} on these prompts, and other traffic"
+            " or sampling may give less"
         )
     if best in dead_drafters(case):
         reached = "1.00, which more training does not mend: see the findings"
