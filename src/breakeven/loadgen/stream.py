@@ -17,10 +17,11 @@ from typing import Any
 
 import orjson
 
-__all__ = ["MAX_EVENT_BYTES", "AnswerStream", "StreamError", "printable"]
+__all__ = ["MAX_EVENT_BYTES", "MAX_TEXT_CHARS", "AnswerStream", "StreamError", "printable"]
 
-# No engine sends chunks anywhere near this; a server that never ends a line must not fill the client's memory.
+# No engine comes anywhere near these; a server that never ends a line, or an answer, must not fill the client's memory.
 MAX_EVENT_BYTES = 1 << 20
+MAX_TEXT_CHARS = 10_000_000
 
 _REASON_CHARS = 160
 
@@ -43,6 +44,7 @@ class AnswerStream:
 
     __slots__ = (
         "_last_text_s",
+        "_num_chars",
         "_rest",
         "_text",
         "arrivals",
@@ -61,6 +63,7 @@ class AnswerStream:
         self.finish_reason: str | None = None
         self.done = False
         self._text: list[str] = []
+        self._num_chars = 0
         self._last_text_s: float | None = None
         self._rest = b""
 
@@ -118,6 +121,9 @@ class AnswerStream:
                 self.finish_reason = printable(reason, 32)
         if text:
             self._text.append(text)
+            self._num_chars += len(text)
+            if self._num_chars > MAX_TEXT_CHARS:
+                raise StreamError(f"an answer of more than {MAX_TEXT_CHARS} characters")
             self._last_text_s = now_s
         if usage:
             self.prompt_tokens = _count_of(usage["prompt_tokens"])

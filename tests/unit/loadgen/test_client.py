@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import time
 from typing import Any
 
@@ -156,3 +157,16 @@ async def test_connections_are_used_again(serve: Any, script: Any) -> None:
             await client.ask(request_body("m", PROMPT, POINT), Answer())
     assert len(server.ports) == 3
     assert len(set(server.ports)) == 1
+
+
+async def test_as_many_connections_as_asked_for(serve: Any, script: Any) -> None:
+    server = await serve(script())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 300), hard))
+    try:
+        async with ChatClient(server.endpoint, num_connections=500):
+            raised, kept = resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert raised >= 500
+    assert kept == hard

@@ -154,6 +154,14 @@ def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         answer.feed(b"x" * 100, 1.0)
 
 
+def test_an_endless_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_TEXT_CHARS", 10)
+    answer = AnswerStream()
+    answer.feed(event("12345", 1) + event("67890", 2), 1.0)
+    with pytest.raises(StreamError, match="more than 10 characters"):
+        answer.feed(event("1", 3), 2.0)
+
+
 def test_printable_is_one_short_safe_line() -> None:
     assert printable("a\x1b[31m\n\tb\u202e c") == "a [31m b c"
     assert len(printable("x" * 10_000)) == 160
