@@ -17,6 +17,7 @@ __all__ = [
     "definitions_for",
     "draft_shape",
     "known_engines",
+    "rate_has_changed",
 ]
 
 Surface = Literal["log", "per request", "benchmark"]
@@ -143,7 +144,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         surface="log",
         span=Span.of(None, None),
         rate=_STRICT,
-        note="per-position rates are joint; a change of 2026, builds before it print no length",
+        note="per-position rates are joint",
         source="PR 24536",
     ),
 )
@@ -184,6 +185,11 @@ def definitions_for(engine: str, surface: Surface = "log", version: Version | No
         log = rows_for((row for row in of_engine if row.surface == "log"), version)
         return Applicable(log.rows, f"what {engine} prints there ({surface}) is not on record; read as its log")
     return rows_for(rows, version)
+
+
+def rate_has_changed(engine: str) -> bool:
+    """Whether what `engine` prints as a rate depends on its release."""
+    return len({row.rate for row in DEFINITIONS if row.engine == engine and row.surface == "log" and row.rate is not None}) > 1
 
 
 def draft_shape(engine: str, *, steps: int | None, topk: int | None, draft_tokens: int | None) -> DraftShape:

@@ -49,6 +49,7 @@ class Reading:
         "contradictory" (`doubt` says what clashes) or "nothing printed".
     candidates: every meaning that fits, newest release first.
     accept_length: per decode step; None unless settled, or printed beside a rate that contradicts it (then not `is_trusted`).
+    skips_steps: the method drafts only where it finds a match, so the number of drafts a round is only a limit.
     is_upper_bound: the engine left out steps without drafts, so the true accept length is at most this.
     from_pair: the meaning of the rate was inferred from length and rate together.
     doubt: what makes the reading uncertain, empty if nothing does.
@@ -58,6 +59,7 @@ class Reading:
     candidates: tuple[Candidate, ...] = ()
     accept_length: Bounds | None = None
     is_upper_bound: bool = False
+    skips_steps: bool = False
     from_pair: bool = False
     doubt: str = ""
     settle_by: tuple[str, ...] = ()
@@ -90,7 +92,7 @@ class Reading:
     @property
     def draft_acceptance(self) -> float | None:
         shape = self.shape
-        if self.accept_length is None or shape is None or not shape.num_drafted:
+        if self.accept_length is None or shape is None or not shape.num_drafted or self.skips_steps:
             return None
         return (self.accept_length.estimate - 1.0) / shape.num_drafted
 
@@ -98,7 +100,7 @@ class Reading:
     def chain_alpha(self) -> float | None:
         """Acceptance of each draft given those before, taken alike at every position; None for trees and unknown shapes."""
         shape = self.shape
-        if self.accept_length is None or shape is None or not shape.num_drafted or not shape.is_chain:
+        if self.accept_length is None or shape is None or not shape.num_drafted or not shape.is_chain or self.skips_steps:
             return None
         return chain_alpha(min(max(self.accept_length.estimate, 1.0), shape.num_drafted + 1.0), shape.num_drafted)
 
@@ -145,6 +147,7 @@ def read_printed(
         candidates=candidates,
         accept_length=settled,
         is_upper_bound=per_round and drafted_share is None,
+        skips_steps=skips,
         from_pair=length is not None and rate is not None and version is None,
         doubt=doubt,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from breakeven.engines.version_facts import first_support
-from breakeven.printed.definitions import definitions_for
+from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS, definitions_for, rate_has_changed
 from breakeven.printed.formulas import RateFormula
 from breakeven.units import format_ratio
 from breakeven.verdict.public_figures import public_accept_length, quantization_loss
@@ -109,7 +109,7 @@ def _formulas(case: Case) -> list[Conclusion]:
     found = []
     for release in case.implied:
         reading = next(reading for reading in case.readings if reading.arm.name == release.arm)
-        if reading.arm.version is not None:
+        if reading.arm.version is not None or not rate_has_changed(release.engine):
             continue
         formula = spoken_formula(reading.overall.candidates[0].definition)
         shape = reading.overall.shape
@@ -300,7 +300,7 @@ def _way(length: float, cost: float, condition: str, threshold: float) -> str:
 
 
 def _not_quantization(case: Case) -> list[Conclusion]:
-    dead = [reading for reading in case.floored if reading.arm.method not in {"ngram", "suffix"}]
+    dead = [reading for reading in case.floored if reading.arm.method not in METHODS_THAT_SKIP_STEPS]
     if dead:
         quantized = sorted({r.arm.quantization for r in dead if r.arm.quantization and quantization_loss(r.arm.quantization)})
         blame = f", not of quantization ({listed(quantized)})" if quantized else ", not of too little training"

@@ -110,7 +110,7 @@ def _impossible(case: Case) -> list[Finding]:
                 title=f"The speedup of {listed(p.arm.name for p in broken)} is more than the accept length allows",
                 evidence=tuple(f"{pair.arm.name} at {pair.load.label}: {pair.why}" for pair in broken[:6]),
                 remedy=(
-                    f"A round cannot cost less than a plain step (limit {IMPOSSIBLE_BELOW}). Measure the baseline again, and look at "
+                    f"A round cannot cost less than a plain step (limit {IMPOSSIBLE_BELOW}). Measure the baseline again; look at "
                     "what differs: captured graphs, running requests, quantization, prompts, accept length from other traffic."
                 ),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from breakeven.findings import Finding
+from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.verdict.public_figures import public_accept_length, quantization_loss
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.readings import ArmReading
@@ -51,7 +52,8 @@ def _floor(case: Case) -> list[Finding]:
 
 def _floor_of(case: Case, method: str, readings: list[ArmReading]) -> Finding:
     evidence = [f"{reading.arm.name}: {printed(reading)}" for reading in readings[:5]]
-    if method not in {"ngram", "suffix"}:
+    is_trained = method not in METHODS_THAT_SKIP_STEPS
+    if is_trained:
         evidence.append("a weak drafter still gets some drafts right; exactly none is how a drafter looks that is wired wrongly")
         evidence += why_not_quantization(case, readings[0])
     checks = static_checks(method)
@@ -61,7 +63,7 @@ def _floor_of(case: Case, method: str, readings: list[ArmReading]) -> Finding:
         confidence="high",
         title=f"No draft was ever accepted: {listed(r.arm.name for r in readings)} at accept length 1.00",
         evidence=tuple(evidence),
-        remedy=f"Check in this order, before training again: {'; '.join(checks)}.",
+        remedy=f"Check in this order{', before training again' if is_trained else ''}: {'; '.join(checks)}.",
     )
 
 
@@ -95,7 +97,7 @@ def _near_floor(case: Case) -> list[Finding]:
             confidence="medium",
             title=f"Next to nothing is accepted: {listed(r.arm.name for r in near)}",
             evidence=tuple(f"{reading.arm.name}: {printed(reading)}" for reading in near[:5]),
-            remedy=f"Before training again check: {'; '.join(static_checks(near[0].arm.method))}.",
+            remedy=f"Check first, as for a drafter that gets nothing right: {'; '.join(static_checks(near[0].arm.method))}.",
         )
     ]
 

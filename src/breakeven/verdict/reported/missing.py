@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from breakeven.findings import Finding
+from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS, rate_has_changed
 from breakeven.verdict.reported.admission import cap_of
 from breakeven.verdict.reported.arms import ReportedArm
 from breakeven.verdict.reported.case import Case, listed
@@ -22,7 +23,8 @@ class _Ask:
 
 def _version_matters(case: Case, arm: ReportedArm) -> bool:
     reading = case.reading(arm)
-    return arm.version_text is None and ((reading is not None and reading.rate is not None) or _cap_matters(case, arm))
+    prints_a_rate = reading is not None and reading.rate is not None and rate_has_changed(arm.engine)
+    return arm.version_text is None and (prints_a_rate or _cap_matters(case, arm))
 
 
 def _draft_tokens_unknown(case: Case, arm: ReportedArm) -> bool:
@@ -30,7 +32,7 @@ def _draft_tokens_unknown(case: Case, arm: ReportedArm) -> bool:
     inferred = reading.overall.shape if reading is not None else None
     return (
         arm.is_speculative
-        and arm.method not in {"ngram", "suffix"}
+        and arm.method not in METHODS_THAT_SKIP_STEPS
         and arm.shape.num_drafted is None
         and (inferred is None or inferred.num_drafted is None)
     )

@@ -201,8 +201,8 @@ class TargetFacts(_Strict):
     name: Text = Field(default=None, description="Name of the target, as on its card")
     model_type: Text = Field(default=None, description="model_type of its config.json")
     quantization: Text = Field(default=None, description="Where all arms share it")
-    weights_gb: Figure = None
-    notes: Text = None
+    weights_gb: Figure = Field(default=None, description="Size of the weights; shown, never judged")
+    notes: Text = Field(default=None, description="Anything else; shown, never judged")
 
 
 class ReportedTable(_Strict):
@@ -210,7 +210,7 @@ class ReportedTable(_Strict):
 
     name: Text = Field(default=None, description="Title of the verdict")
     source: Text = Field(default=None, description="Who reported it, where")
-    target: TargetFacts = TargetFacts()
+    target: TargetFacts = Field(default=TargetFacts(), description="What is served; see below")
     hardware: Text = Field(default=None, description="GPUs and their number")
     threshold: Annotated[float, PlainValidator(_threshold)] = Field(
         default=0.03, description="Speedup below which a difference is of no use"

@@ -1,0 +1,137 @@
+"""What is refused in a reported table, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from breakeven.errors import ReportedError
+from breakeven.verdict.reported import judge_reported
+from breakeven.verdict.reported.files import load_table
+
+
+def refusal(tmp_path: Path, text: str | bytes, name: str = "table.yaml") -> str:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ReportedError) as caught:
+        judge_reported(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("{arm: a, accept_len: 1.5}", ["row 1 (a)", "'accept_len' is not a key here; did you mean 'accept_length'?"]),
+        ("{arm: a, troughput_tok_s: 3}", ["did you mean 'throughput_tok_s'?"]),
+        ("{arm: a, tp: 8}", ["did you mean 'tensor_parallel'?"]),
+        ("{arm: a, speculative_num_draft_tokens: 4}", ["did you mean 'draft_tokens'?"]),
+        ("{arm: a, xyzzy: 4}", ["known:", "accept_length"]),
+        ("{arm: a, points: [{concurency: 4}]}", ["row 1 (a), point 1", "did you mean 'concurrency'?"]),
+        ("{arm: a, throughput_tok_s: -5}", ["throughput_tok_s: '-5' is negative"]),
+        ("{arm: a, throughput_tok_s: 0}", ["must be a plain number above 0"]),
+        ("{arm: a, throughput_tok_s: fast}", ["'fast' is not a number"]),
+        ("{arm: a, throughput_tok_s: '1,234'}", ["has a comma"]),
+        ("{arm: a, peak_tok_s: .nan}", ["not a finite number"]),
+        ("{arm: a, accept_length: 42 %}", ["Is it the accept_rate?"]),
+        ("{arm: a, accept_rate: 1.4}", ["write 0.42 or 42 %"]),
+        ("{arm: a, accept_rate: 250}", ["neither a share"]),
+        ("{arm: a, drafted_share: 3}", ["between 0 and 1"]),
+        ("{arm: a, topk: 1.5}", ["not a whole number"]),
+        ("{arm: a, concurrency: 0}", ["must be 1 or more"]),
+        ("{arm: a, concurrency: 16-64}", ["'16-64' is not a number"]),
+        ("{arm: a, max_running_requests: lots}", ["'default' (flag not given)"]),
+        ("{arm: a, figures_from: slides}", ["'log', 'per request' or 'benchmark'"]),
+        ("{arm: [a], engine: {b: c}}", ["not a list", "not a mapping"]),
+        ("3", ["row 1: must be a mapping"]),
+    ],
+)
+def test_row_refused(tmp_path: Path, row: str, words: list[str]) -> None:
+    message = refusal(tmp_path, f"rows:\n  - {row}\n")
+    for word in words:
+        assert word in message
+    assert "at least one row" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("t.yaml", "hello", "a key 'rows'"),
+        ("t.yaml", "", "a key 'rows'"),
+        ("t.yaml", "rows: []", "at least one row"),
+        ("t.yaml", "name: x", "'rows' is missing"),
+        ("t.yaml", "arms: []\nrows: []", "did you mean 'rows'?"),
+        ("t.yaml", "rows: [", "line"),
+        ("t.yaml", "rows: &a\n  - *a\n", "anchors and aliases"),
+        ("t.yaml", "rows:\n  - arm: x\n    arm: y\n", "'arm' is given twice"),
+        ("t.yaml", "rows: " + "[" * 1200, "nested too deeply"),
+        ("t.yaml", "threshold: 3\nrows: [{arm: a}]", "threshold"),
+        ("t.csv", "", "a line of column names"),
+        ("t.csv", "arm,engine\n", "at least one row"),
+        ("t.csv", "arm,arm\na,b\n", "column arm is given twice"),
+        ("t.csv", "arm,engine\na,b,c\n", "row 1: 3 cells, but 2 columns"),
+        ("t.csv", 'arm,engine\n"a,b\n', "line"),
+        ("t.csv", "arm,target\na,X\nb,Y\n", "one table is about one target"),
+        ("t.csv", "arm,engine\na\x1b[31m,b\n", "control characters"),
+        ("t.csv", b"\xff\xfe", "UTF-8"),
+        ("t.txt", "rows: []", ".yaml, .yml or .csv"),
+        (
+            "t.csv",
+            "arm,engine,concurrency,throughput_tok_s\na,x,4,100\na,x,4,120\n",
+            "two figures for throughput at c=4 (100 and 120)",
+        ),
+        ("t.csv", "arm,engine,concurrency,throughput_tok_s\na,x,4,100\na,y,8,120\n", "differ in engine (x and y)"),
+    ],
+)
+def test_file_refused(tmp_path: Path, name: str, text: str | bytes, words: str) -> None:
+    message = refusal(tmp_path, text, name)
+    assert words in message
+    assert name in message
+    assert "\x1b" not in message
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ReportedError, match="cannot be read"):
+        load_table(tmp_path / "nothing.yaml")
+
+
+def test_many_problems_are_not_all_shown(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "rows:\n" + "  - {concurrency: x}\n" * 40)
+    assert message.count("concurrency") == 12
+    assert "and 28 more" in message
+
+
+def test_csv_as_people_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\ufeffArm;Engine;Accept Length;Throughput tok/s\n", encoding="utf-8")
+    message = refusal(
+        tmp_path, "Arm;Engine;Accept-Length;Throughput tok s\n# a note\nplain;SGLang;;12.5\n\nx;SGLang;?;fast\n", "u.csv"
+    )
+    assert "row 2 (x): throughput_tok_s" in message
+
+
+@pytest.mark.parametrize("word", ["", "unknown", "n/a", "-", "?", "null", "not reported"])
+def test_words_for_not_known(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        f"arm,engine,drafter,accept_length,concurrency,throughput_tok_s\na,vllm,h,{word},{word},{word}\n", encoding="utf-8"
+    )
+    (row,) = load_table(path).rows
+    assert (row.accept_length, row.concurrency, row.throughput_tok_s) == (None, None, None)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.42", 0.42), ("42 %", 0.42), ("42", 0.42), ("42%", 0.42), ("0.5 %", 0.005)])
+def test_rates(tmp_path: Path, text: str, value: float) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(f"rows: [{{arm: a, accept_rate: {text}}}]", encoding="utf-8")
+    (row,) = load_table(path).rows
+    assert row.accept_rate is not None
+    assert row.accept_rate.value == pytest.approx(value)
+
+
+def test_digits_survive_both_formats(tmp_path: Path) -> None:
+    for name, text in (("t.yaml", "rows: [{arm: a, accept_length: 1.00}]"), ("t.csv", "arm,accept_length\na,1.00\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (row,) = load_table(tmp_path / name).rows
+        assert row.accept_length is not None
+        assert row.accept_length.half_width == pytest.approx(0.005)

@@ -1,0 +1,309 @@
+"""Each rule on the smallest table that shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from breakeven.findings import Finding
+from breakeven.verdict.reported import judge_table
+from breakeven.verdict.reported.files import load_table
+from breakeven.verdict.result import Result
+
+Judge = Callable[..., Result]
+HEAD = "drafter: h, method: eagle3, steps: 3, topk: 1, draft_tokens: 4"
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Judge:
+    def judged(*rows: str, defaults: str = "{engine: sglang}", target: str = "{}") -> Result:
+        path = tmp_path / "table.yaml"
+        lines = "".join(f"  - {{{row}}}\n" for row in rows)
+        path.write_text(f"target: {target}\ndefaults: {defaults}\nrows:\n{lines}", encoding="utf-8")
+        return judge_table(load_table(path))
+
+    return judged
+
+
+def finding(result: Result, code: str) -> Finding:
+    return next(finding for finding in result.findings if finding.code == code)
+
+
+def has(result: Result, code: str) -> bool:
+    return any(finding.code == code for finding in result.findings)
+
+
+def words(result: Result) -> str:
+    return "\n".join(conclusion.text for conclusion in result.conclusions)
+
+
+@pytest.mark.parametrize(
+    ("speed", "outcome", "drift"),
+    [
+        (134, "pays", "30 %"),
+        (115, "pays", "10 %"),
+        (109, "undecided", "10 %"),
+        (100, "undecided", "10 %"),
+        (92, "undecided", "10 %"),
+        (88, "slower", "10 %"),
+        (70, "slower", "30 %"),
+    ],
+)
+def test_outcome_needs_more_than_the_drift_between_launches(judge: Judge, speed: int, outcome: str, drift: str) -> None:
+    result = judge("arm: base, concurrency: 8, throughput_tok_s: 100", f"arm: s, {HEAD}, concurrency: 8, throughput_tok_s: {speed}")
+    (comparison,) = result.comparisons
+    assert comparison.outcome == outcome
+    assert drift in comparison.why
+    assert "no interval" in comparison.why
+
+
+@pytest.mark.parametrize(
+    ("engine", "concurrency", "base_cap", "cap", "outcome"),
+    [
+        ("sglang", "32", "none", "default", "pays"),
+        ("sglang", "64", "none", "default", "undecided"),
+        ("sglang", "64", "64", "64", "pays"),
+        ("sglang", "64", "64", "32", "undecided"),
+        ("sglang", "64", "", "", "undecided"),
+        ("sglang", "48", "", "", "pays"),
+        ("sglang 0.4.3", "40", "none", "default", "undecided"),
+        ("vllm", "512", "", "", "pays"),
+        ("vllm", "512", "", "256", "undecided"),
+        ("sglang", "", "64", "64", "undecided"),
+    ],
+)
+def test_admission(judge: Judge, engine: str, concurrency: str, base_cap: str, cap: str, outcome: str) -> None:
+    point = f"concurrency: '{concurrency}', throughput_tok_s"
+    result = judge(
+        f"arm: base, {point}: 100, max_running_requests: '{base_cap}'",
+        f"arm: s, {HEAD}, {point}: 150, max_running_requests: '{cap}'",
+        defaults=f"{{engine: {engine}}}",
+    )
+    (comparison,) = result.comparisons
+    assert comparison.outcome == outcome
+
+
+def test_default_limit_of_a_release_never_checked_is_called_unverified(judge: Judge) -> None:
+    result = judge(
+        "arm: base, peak_tok_s: 100, max_running_requests: none",
+        f"arm: s, {HEAD}, peak_tok_s: 50, max_running_requests: default",
+        defaults="{engine: sglang, version: 0.9.1}",
+    )
+    assert "unverified in 0.9.1" in finding(result, "unequal-admission").evidence[0]
+
+
+def test_impossible_baseline_taints_the_other_arms_at_that_load(judge: Judge) -> None:
+    result = judge(
+        "arm: base, points: [{concurrency: 1, throughput_tok_s: 50}, {concurrency: 4, throughput_tok_s: 400}]",
+        f"arm: too good, {HEAD}, accept_length: 2.00, concurrency: 1, throughput_tok_s: 140",
+        f"arm: other, {HEAD}, accept_length: 3.00, points: "
+        "[{concurrency: 1, throughput_tok_s: 120}, {concurrency: 4, throughput_tok_s: 600}]",
+    )
+    assert [(c.arm, c.load, c.outcome) for c in result.comparisons if c.basis == "reported"] == [
+        ("too good", "c=1", "undecided"),
+        ("other", "c=1", "undecided"),
+        ("other", "c=4", "pays"),
+    ]
+    assert "too good shows that base cannot be right" in result.comparisons[1].why
+    assert [point.load for point in result.break_even] == ["c=4"]
+
+
+def test_speedup_beyond_the_longest_possible_accept_length(judge: Judge) -> None:
+    result = judge("arm: base, single_stream_tok_s: 20", f"arm: s, {HEAD}, single_stream_tok_s: 100")
+    assert has(result, "impossible-cost-ratio")
+
+
+def test_rounding_of_the_length_is_allowed_for(judge: Judge) -> None:
+    result = judge("arm: base, single_stream_tok_s: 100", f"arm: s, {HEAD}, accept_length: 1.9, single_stream_tok_s: 198")
+    assert not has(result, "impossible-cost-ratio")
+
+
+def test_reported_cost_ratio_upside_down_is_not_used(judge: Judge) -> None:
+    result = judge(f"arm: s, {HEAD}, accept_length: 2.50, concurrency: 8, cost_ratio: 0.55")
+    assert has(result, "impossible-cost-ratio")
+    assert not result.comparisons
+    assert not result.break_even
+
+
+def test_prediction_needs_the_same_known_shape(judge: Judge) -> None:
+    rows = (
+        "arm: base, single_stream_tok_s: 100",
+        f"arm: a, {HEAD}, accept_length: 1.50, single_stream_tok_s: 90",
+        f"arm: b, {HEAD}, accept_length: 2.50, peak_tok_s: 900",
+        "arm: c, drafter: h, method: eagle3, steps: 5, topk: 1, draft_tokens: 6, accept_length: 2.90, peak_tok_s: 900",
+        "arm: d, drafter: h, method: mtp, steps: 3, topk: 1, draft_tokens: 4, accept_length: 2.90, peak_tok_s: 900",
+    )
+    predicted = {c.arm: c.ratio.estimate for c in judge(*rows).comparisons if c.basis == "predicted"}
+    assert predicted == {"b": pytest.approx(2.5 / (1.5 / 0.9))}
+
+
+def test_release_of_one_arm_settles_another_and_says_so(judge: Judge) -> None:
+    pair = f"arm: pair, {HEAD}, accept_length: 2.26, accept_rate: 0.42"
+    alone = f"arm: alone, {HEAD}, accept_rate: 0.60"
+    assert has(judge(alone), "accept-rate-ambiguous")
+    result = judge(pair, alone)
+    assert "alone, rate 0.60, is accept length 2.80" in words(result)
+    assert any("taken to be the same release as pair" in line for conclusion in result.conclusions for line in conclusion.evidence)
+
+
+def test_an_arm_with_its_own_release_is_not_settled_by_another(judge: Judge) -> None:
+    result = judge(
+        f"arm: pair, {HEAD}, accept_length: 2.26, accept_rate: 0.42", f"arm: own, {HEAD}, accept_rate: 0.60, version: 0.5.9"
+    )
+    assert "own, rate 0.60, is accept length 2.40" in words(result)
+
+
+def test_arms_that_clash_settle_nothing(judge: Judge) -> None:
+    result = judge(
+        f"arm: old, {HEAD}, accept_length: 1.68, accept_rate: 0.42",
+        f"arm: new, {HEAD}, accept_length: 2.26, accept_rate: 0.42",
+        f"arm: alone, {HEAD}, accept_rate: 0.60",
+    )
+    assert has(result, "arms-of-different-releases")
+    assert has(result, "accept-rate-ambiguous")
+
+
+def test_contradiction_is_a_finding_and_its_length_is_not_used(judge: Judge) -> None:
+    result = judge(
+        "arm: base, single_stream_tok_s: 100",
+        f"arm: s, {HEAD}, version: 0.5.14, accept_length: 1.00, accept_rate: 0.25, single_stream_tok_s: 70",
+    )
+    assert "here 0.00" in finding(result, "printed-figures-contradict").evidence[0]
+    assert not result.break_even
+
+
+def test_length_without_decimals_is_not_computed_with(judge: Judge) -> None:
+    result = judge("arm: base, single_stream_tok_s: 100", f"arm: s, {HEAD}, accept_length: 1, single_stream_tok_s: 70")
+    assert has(result, "accept-length-without-decimals")
+    assert not has(result, "accept-length-at-floor")
+    assert not result.break_even
+
+
+@pytest.mark.parametrize(
+    ("figures", "code"),
+    [
+        ("accept_length: 1.00", "accept-length-at-floor"),
+        ("accept_length: 1, accept_rate: 0.25", "accept-length-at-floor"),
+        ("version: 0.5.14, accept_rate: 0.00", "accept-length-at-floor"),
+        ("version: 0.5.9, accept_rate: 25 %", "accept-length-at-floor"),
+        ("version: 0.5.9, accept_rate: 26 %", "accept-length-near-floor"),
+        ("accept_length: 1.04", "accept-length-near-floor"),
+        ("accept_length: 1.30", None),
+        ("accept_length: 4.00", "accept-length-at-ceiling"),
+    ],
+)
+def test_ends_of_the_scale(judge: Judge, figures: str, code: str | None) -> None:
+    result = judge(f"arm: s, {HEAD}, {figures}")
+    ends = {finding.code for finding in result.findings if finding.code.startswith("accept-length-")}
+    assert ends == ({code} if code else set())
+
+
+def test_floor_of_ngram_is_not_called_wiring(judge: Judge) -> None:
+    result = judge("arm: n, method: n-gram, draft_tokens: 4, accept_length: 1.00")
+    assert "training" not in finding(result, "accept-length-at-floor").remedy
+    assert "wiring" not in words(result)
+
+
+def test_ngram_counted_by_rounds_is_an_upper_bound(judge: Judge) -> None:
+    base = "arm: base, single_stream_tok_s: 90"
+    row = "arm: n, method: ngram, draft_tokens: 5, accept_length: 3.40, single_stream_tok_s: 112"
+    bound = judge(base, row, defaults="{engine: vllm}")
+    assert has(bound, "counts-only-drafted-steps")
+    assert not bound.break_even
+    share = judge(base, f"{row}, drafted_share: 0.30", defaults="{engine: vllm}")
+    assert not has(share, "counts-only-drafted-steps")
+    assert share.break_even[0].cost_ratio.estimate == pytest.approx(1.72 / (112 / 90))
+
+
+@pytest.mark.parametrize(
+    ("difference", "reason"),
+    [("tensor_parallel: 8", "tensor parallel (8 against 4)"), ("quantization: fp8", "quantization"), ("version: 0.5.9", "release")],
+)
+def test_unlike_baseline_is_no_baseline(judge: Judge, difference: str, reason: str) -> None:
+    result = judge(
+        "arm: base, concurrency: 1, throughput_tok_s: 100, tensor_parallel: 4, quantization: int4, version: 0.5.14",
+        f"arm: s, {HEAD}, concurrency: 1, throughput_tok_s: 150, {difference}",
+    )
+    assert not result.comparisons
+    assert reason in finding(result, "no-like-baseline").evidence[0]
+
+
+def test_engines_are_not_compared_with_each_other(judge: Judge) -> None:
+    result = judge(
+        "arm: base, engine: vllm, concurrency: 1, throughput_tok_s: 100",
+        f"arm: s, {HEAD}, concurrency: 1, throughput_tok_s: 150",
+    )
+    assert not result.comparisons
+    assert "no plain arm on sglang" in finding(result, "no-like-baseline").evidence[0]
+
+
+def test_only_equal_workloads_are_compared(judge: Judge) -> None:
+    result = judge(
+        "arm: base, concurrency: 8, workload: chat, throughput_tok_s: 100",
+        f"arm: s, {HEAD}, points: "
+        "[{concurrency: 8, workload: chat, throughput_tok_s: 150}, {concurrency: 8, workload: maths, throughput_tok_s: 190}]",
+    )
+    assert [c.load for c in result.comparisons] == ["c=8 (chat)"]
+
+
+def test_accept_length_must_not_depend_on_load(judge: Judge) -> None:
+    def at(low: float) -> Result:
+        return judge(
+            f"arm: s, {HEAD}, points: [{{concurrency: 2, accept_length: 2.41}}, {{concurrency: 32, accept_length: {low}}}]"
+        )
+
+    assert has(at(2.27), "accept-length-changes-with-load")
+    assert not has(at(2.38), "accept-length-changes-with-load")
+
+
+def test_same_shape_should_cost_the_same(judge: Judge) -> None:
+    result = judge(
+        "arm: base, single_stream_tok_s: 100",
+        "arm: a, drafter: a, method: eagle3, steps: 3, topk: 1, draft_tokens: 4, accept_length: 2.00, single_stream_tok_s: 140",
+        "arm: b, drafter: b, method: eagle3, steps: 3, topk: 1, draft_tokens: 4, accept_length: 2.80, single_stream_tok_s: 120",
+    )
+    assert "1.43" in finding(result, "cost-ratios-disagree").evidence[0]
+
+
+def test_explicit_none_is_plain_whatever_the_defaults_say(judge: Judge) -> None:
+    result = judge(
+        "arm: base, drafter: none, concurrency: 1, throughput_tok_s: 100",
+        "arm: s, drafter: h, accept_length: 2.00, concurrency: 1, throughput_tok_s: 150",
+        defaults="{engine: sglang, method: eagle3, steps: 3, topk: 1, draft_tokens: 4}",
+    )
+    assert [arm.method for arm in result.arms] == ["plain", "eagle3"]
+    assert len(result.comparisons) == 1
+
+
+def test_pays_here_and_slower_there(judge: Judge) -> None:
+    result = judge(
+        "arm: base, points: [{concurrency: 1, throughput_tok_s: 100}, {concurrency: 32, throughput_tok_s: 900}]",
+        f"arm: s, {HEAD}, points: [{{concurrency: 1, throughput_tok_s: 160}}, {{concurrency: 32, throughput_tok_s: 600}}]",
+    )
+    assert result.decision == "Run s at c=1, and base at c=32."
+    assert "slower at c=32" in result.headline
+
+
+def test_no_arm_speculates(judge: Judge) -> None:
+    result = judge("arm: a, peak_tok_s: 100", "arm: b, engine: vllm, peak_tok_s: 90")
+    assert result.headline.startswith("No arm speculates")
+    assert "run a" in result.decision
+
+
+def test_hundreds_of_rows_are_judged_quickly_and_told_shortly(judge: Judge) -> None:
+    rows = [f"arm: base, concurrency: {c}, throughput_tok_s: {100 * c}" for c in range(1, 33)]
+    rows += [
+        f"arm: s{n}, {HEAD.replace('h,', f'h{n},', 1)}, accept_length: 2.40, concurrency: {c}, throughput_tok_s: {120 * c + n}"
+        for n in range(9)
+        for c in range(1, 33)
+    ]
+    started = time.perf_counter()
+    result = judge(*rows)
+    assert time.perf_counter() - started < 10.0
+    assert len(result.comparisons) == 288
+    assert max(len(conclusion.text) for conclusion in result.conclusions) < 1200
+    assert len(result.conclusions) < 40
+    assert len(result.headline) < 400
