@@ -36,6 +36,8 @@ NUMBERED = "\n".join(
     )
 )
 
+UNDERLINED = "\n\n".join(f"{title}\n{'=' * 70}" for title in ("First part", "Other things", "More of it", "And the end"))
+
 
 @pytest.mark.parametrize(
     ("text", "reason"),
@@ -70,7 +72,7 @@ def test_repetition_with_small_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [FUNCTION, TABLE, NUMBERED, "Yes.", "-" * 12, "ha ha ha ha ha ha", "No, no, no! I will not go. " * 2]
+    "text", [FUNCTION, TABLE, NUMBERED, UNDERLINED * 2, "Yes.", "-" * 12, "ha ha ha ha ha ha", "No, no, no! I will not go. " * 2]
 )
 def test_ordinary(text: str) -> None:
     assert degenerate_reason(text) is None
