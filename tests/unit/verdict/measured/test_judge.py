@@ -1,0 +1,315 @@
+"""Verdicts on whole simulated runs whose truth is known: outcomes, break-even points, predictions, findings, decision."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from breakeven.engines.base import Arm
+from breakeven.experiment.record import RunRecord
+from breakeven.findings import Finding
+from breakeven.verdict.judge import judge
+from breakeven.verdict.result import Comparison, Result
+
+NOISE = {
+    "step_s": {1: 0.02, 8: 0.03},
+    "prefill_s": 0.1,
+    "launch_sd": 0.01,
+    "drift_sd": 0.005,
+    "drift_correlation": 0.5,
+}
+COST = {1: 1.3, 4: 1.6}
+MakeArm = Callable[..., Arm]
+Simulate = Callable[..., RunRecord]
+
+
+def finding(result: Result, code: str) -> Finding:
+    (found,) = (item for item in result.findings if item.code == code)
+    return found
+
+
+def codes(result: Result) -> set[str]:
+    return {item.code for item in result.findings}
+
+
+def comparison(result: Result, arm: str, load: str) -> Comparison:
+    (found,) = (item for item in result.comparisons if (item.arm, item.load) == (arm, load))
+    return found
+
+
+@pytest.fixture
+def plain(make_arm: MakeArm) -> Arm:
+    return make_arm("plain", **NOISE)
+
+
+@pytest.fixture
+def eagle(make_arm: MakeArm) -> Arm:
+    return make_arm("eagle", 3, joint=(0.6, 0.4, 0.2), cost_ratio=COST, **NOISE)  # accept length 2.2
+
+
+@pytest.fixture
+def dead(make_arm: MakeArm) -> Arm:
+    return make_arm("dead", 3, joint=(0.0, 0.0, 0.0), cost_ratio=COST, **NOISE)
+
+
+@pytest.fixture
+def forced(make_arm: MakeArm) -> tuple[Arm, Arm]:
+    low = make_arm("forced-1.5", 3, forced=1.5, cost_ratio=COST, **NOISE)
+    return low, make_arm("forced-2.5", 3, forced=2.5, cost_ratio=COST, **NOISE)
+
+
+@pytest.fixture
+def healthy(simulate: Simulate, plain: Arm, eagle: Arm, dead: Arm, forced: tuple[Arm, Arm]) -> Result:
+    return judge(simulate([plain, dead, eagle, *forced], loads=(1, 4)))
+
+
+def test_outcomes_follow_the_truth(healthy: Result) -> None:
+    assert {(item.arm, item.load): item.outcome for item in healthy.comparisons if not item.arm.startswith("forced")} == {
+        ("eagle", "c=1"): "pays",
+        ("eagle", "c=4"): "pays",
+        ("dead", "c=1"): "slower",
+        ("dead", "c=4"): "slower",
+    }
+
+
+def test_break_even_is_the_declared_cost_whatever_length_was_forced(healthy: Result) -> None:
+    for point in healthy.break_even:
+        truth = COST[int(point.load.removeprefix("c="))]
+        assert point.cost_ratio.low is not None
+        assert point.cost_ratio.high is not None
+        assert point.cost_ratio.low <= truth <= point.cost_ratio.high
+        assert point.cost_ratio.estimate == pytest.approx(truth, rel=0.03)
+        assert point.basis == "forced acceptance: forced-1.5 and forced-2.5"
+    assert [(point.load, point.num_draft_tokens, point.method) for point in healthy.break_even] == [
+        ("c=1", 3, "eagle3"),
+        ("c=4", 3, "eagle3"),
+    ]
+
+
+def test_prediction_from_parts_measured_apart_agrees_with_what_was_measured(healthy: Result) -> None:
+    for arm, length in (("eagle", 2.2), ("dead", 1.0)):
+        for load, cost in (("c=1", 1.3), ("c=4", 1.6)):
+            item = comparison(healthy, arm, load)
+            assert item.predicted is not None
+            assert item.prefill_share is not None
+            share = item.prefill_share
+            assert item.predicted.estimate == pytest.approx(1 / (share + (1 - share) * cost / length), rel=0.04)
+            assert "they agree within noise" in item.gap_explained
+    assert "measured-differs-from-predicted" not in codes(healthy)
+
+
+def test_decode_ratio_leaves_prefill_out(healthy: Result) -> None:
+    item = comparison(healthy, "eagle", "c=1")
+    assert item.decode_ratio is not None
+    assert item.decode_ratio.estimate == pytest.approx(2.2 / 1.3, rel=0.04)
+    assert item.ratio.estimate < item.decode_ratio.estimate
+
+
+def test_headline_and_decision_name_the_arm_for_each_load(healthy: Result) -> None:
+    assert healthy.headline.startswith("Speculation pays at c=1 and c=4: eagle ")
+    assert healthy.decision == "Run eagle at every load measured (c=1 and c=4)."
+    assert any(text.startswith("At c=4 eagle stops paying below accept length 1.6") for text in healthy.what_would_change_it)
+
+
+def test_forced_arms_are_probes_and_win_nothing(simulate: Simulate, plain: Arm, forced: tuple[Arm, Arm]) -> None:
+    result = judge(simulate([plain, *forced]))
+    assert comparison(result, "forced-2.5", "c=1").ratio.estimate > 1.5
+    assert "only forced arms" in result.headline
+    assert result.decision == "Run plain at c=1."
+    assert [item.arm for item in result.own_best] == ["plain"]
+    assert not any("forced" in conclusion.text for conclusion in result.conclusions)
+    assert "not an arm to run" in comparison(result, "forced-2.5", "c=1").why
+
+
+def test_dead_drafter(healthy: Result) -> None:
+    found = finding(healthy, "accept-length-at-floor")
+    assert found.severity == "error"
+    assert "dead" in found.title
+    assert any("quantization" in line and "0 to 3 %" in line for line in found.evidence)
+    places = [found.remedy.index(word) for word in ("algorithm flag", "tensors", "d2t", "auxiliary layer", "norm flags", "RoPE")]
+    assert places == sorted(places)
+    (conclusion,) = (item for item in healthy.conclusions if item.text.startswith("dead accepts nothing"))
+    assert "1.3" in conclusion.text
+    assert "1.6" in conclusion.text
+
+
+def test_a_dead_drafter_is_not_told_to_train_more(simulate: Simulate, plain: Arm, dead: Arm, forced: tuple[Arm, Arm]) -> None:
+    result = judge(simulate([plain, dead, *forced]))
+    (line,) = result.what_would_change_it
+    assert line.startswith("At c=1 a drafter with 3 drafts a round pays above accept length 1.3")
+    assert line.endswith("dead reaches 1.00, which more training does not mend: see the findings")
+    assert result.next_measurements[0].startswith("Read the files and the launch of dead, no server needed: the algorithm flag")
+
+
+def test_acceptance_at_the_ceiling_is_suspicious(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
+    result = judge(simulate([plain, make_arm("perfect", 2, joint=(1.0, 1.0), cost_ratio=1.2, **NOISE)]))
+    assert "every draft accepted" in finding(result, "accept-length-at-ceiling").title
+    assert "accept-length-at-ceiling" not in codes(judge(simulate([plain, make_arm("f", 2, forced=3.0, **NOISE)])))
+
+
+def test_accept_length_that_depends_on_load(simulate: Simulate, make_arm: MakeArm, plain: Arm, eagle: Arm) -> None:
+    low = simulate([plain, eagle], loads=(1,))
+    high = simulate([plain, make_arm("eagle", 3, joint=(0.4, 0.2, 0.1), cost_ratio=COST, **NOISE)], loads=(4,))
+    both = replace(low, loads=[*low.loads, *high.loads], trials=[*low.trials, *high.trials])
+    assert "eagle" in finding(judge(both), "accept-length-changes-with-load").title
+    assert "accept-length-changes-with-load" not in codes(judge(simulate([plain, eagle], loads=(1, 4))))
+
+
+def test_real_rounds_dearer_than_forced_ones_are_a_named_gap(
+    simulate: Simulate, make_arm: MakeArm, plain: Arm, forced: tuple[Arm, Arm]
+) -> None:
+    dear = make_arm("dear", 3, joint=(0.6, 0.4, 0.2), cost_ratio=1.6, **NOISE)
+    result = judge(simulate([plain, dear, *forced], launches=4))
+    found = finding(result, "measured-differs-from-predicted")
+    assert "slower than accept length and round cost predict" in found.title
+    assert any("its own rounds take 2" in line for line in found.evidence)
+
+
+def test_cost_that_depends_on_the_accepted_length_is_a_finding(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
+    arms = [make_arm(f"f{length}", 3, forced=length, cost_ratio=cost, **NOISE) for length, cost in ((1.5, 1.3), (3.0, 1.6))]
+    result = judge(simulate([plain, *arms], launches=4))
+    assert "depends on how many are accepted" in finding(result, "cost-ratios-disagree").title
+    (point,) = result.break_even
+    assert point.cost_ratio.low is not None
+    assert point.cost_ratio.high is not None
+    assert point.cost_ratio.low <= 1.31
+    assert point.cost_ratio.high >= 1.59
+
+
+def test_without_forced_arms_the_cost_is_that_of_the_real_one_and_predicts_nothing(
+    simulate: Simulate, plain: Arm, eagle: Arm
+) -> None:
+    result = judge(simulate([plain, eagle]))
+    (point,) = result.break_even
+    assert point.basis == "real acceptance, as no arm with these drafts is forced: eagle"
+    assert comparison(result, "eagle", "c=1").predicted is None
+    assert any("forced acceptance, eagle3 with 3 drafts" in step for step in result.next_measurements)
+
+
+def test_ngram_has_no_single_cost_and_is_not_predicted(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
+    ngram = make_arm("ngram", 3, method="ngram", joint=(0.5, 0.4, 0.3), drafted_share=0.3, cost_ratio=1.05, **NOISE)
+    result = judge(simulate([plain, ngram]))
+    item = comparison(result, "ngram", "c=1")
+    assert item.outcome == "pays"
+    assert item.predicted is None
+    assert "drafts at only 30 % of its steps" in item.gap_explained
+    assert item.decode_ratio is not None
+    assert result.break_even == ()
+    (cell,) = (cell for cell in result.cells if cell.arm == "ngram")
+    assert cell.acceptance is not None
+    # tokens a step, not tokens a round that carried drafts
+    assert cell.acceptance.accept_length.estimate == pytest.approx(1 + 0.3 * 1.2, abs=0.05)
+    assert cell.acceptance.per_round_length == pytest.approx(2.2, abs=0.1)
+
+
+def test_a_baseline_that_is_too_slow_to_be_true_is_void(
+    simulate: Simulate, make_arm: MakeArm, eagle: Arm, forced: tuple[Arm, Arm]
+) -> None:
+    result = judge(simulate([make_arm("plain", **{**NOISE, "step_s": 0.05}), eagle, *forced]))
+    assert finding(result, "impossible-cost-ratio").severity == "error"
+    assert comparison(result, "eagle", "c=1").outcome == "undecided"
+    assert "cannot be right" in result.headline
+    assert result.break_even == ()
+    assert comparison(result, "eagle", "c=1").launches_to_decide is None
+
+
+@pytest.mark.parametrize("truth", [{"cap": 2}, {"admits": 2}])
+def test_unequal_admission_voids_the_comparison(simulate: Simulate, make_arm: MakeArm, plain: Arm, truth: dict[str, int]) -> None:
+    capped = make_arm("capped", 3, joint=(0.9, 0.8, 0.7), cost_ratio=1.1, **truth, **NOISE)
+    result = judge(simulate([plain, capped], loads=(1, 4)))
+    assert comparison(result, "capped", "c=1").outcome == "pays"
+    void = comparison(result, "capped", "c=4")
+    assert void.outcome == "undecided"
+    assert void.why.startswith("not comparable: capped ")
+    assert finding(result, "unequal-admission").severity == "error"
+    assert [point.load for point in result.break_even] == ["c=1"]
+
+
+def test_one_launch_says_what_it_cannot_know(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    result = judge(simulate([plain, eagle], launches=1))
+    ratio = comparison(result, "eagle", "c=1").ratio
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert ratio.high / ratio.low > 1.7  # 1.96 times 10 % for each of two launches, both ways
+    assert "assumes a launch s.d. of 10 %" in comparison(result, "eagle", "c=1").why
+    assert "one-launch" in codes(result)
+    assert any(conclusion.text.startswith("With one launch an arm") for conclusion in result.conclusions)
+
+
+def test_no_difference_is_undecided_or_none_and_asks_for_launches(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
+    result = judge(simulate([plain, make_arm("twin", **NOISE)], launches=8))
+    assert comparison(result, "twin", "c=1").outcome == "no useful difference"
+    assert result.headline.startswith("Another arm does not pay at any load measured")
+    rough = {**NOISE, "launch_sd": 0.1}
+    result = judge(simulate([make_arm("plain", **rough), make_arm("twin", **rough)]))
+    assert comparison(result, "twin", "c=1").outcome == "undecided"
+    assert result.headline.startswith("Undecided")
+    assert any("launches" in step for step in result.next_measurements)
+
+
+def test_voided_trials_are_listed_with_reasons(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    from breakeven.loadgen.samples import Void
+
+    run = simulate([plain, eagle])
+    trials = list(run.trials)
+    trials[0] = replace(trials[0], voids=(Void(code="queued", detail="3 of 4 waited"),))
+    result = judge(replace(run, trials=trials))
+    (voided,) = result.voided
+    assert (voided.arm, voided.launch, voided.reasons) == ("plain", "plain-0", ("queued: 3 of 4 waited",))
+    assert finding(result, "trials-voided").severity == "info"
+    (cell,) = (cell for cell in result.cells if cell.arm == "plain")
+    assert (cell.num_trials, cell.num_voided) == (5, 1)
+
+
+def test_nothing_measured_is_undecided(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    run = simulate([plain, eagle], launches=0, min_launches=3, max_launches=3)
+    result = judge(replace(run, interrupted=True, failures={"eagle": "CUDA out of memory"}))
+    assert result.headline.startswith("Undecided")
+    assert result.decision == "Keep plain at c=1: nothing there can be compared yet."
+    assert result.comparisons == ()
+    assert {"arm-not-served", "run-interrupted"} <= codes(result)
+
+
+def test_greedy_acceptance_is_called_optimistic(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    assert "greedy-acceptance" in codes(judge(simulate([plain, eagle])))
+    assert "greedy-acceptance" not in codes(judge(simulate([plain, eagle], temperature=0.7)))
+
+
+def test_forced_arms_want_fixed_lengths(healthy: Result, simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    assert "lengths-not-fixed" in codes(healthy)
+    assert "lengths-not-fixed" not in codes(judge(simulate([plain, eagle])))
+
+
+def test_own_best_compares_capacities(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
+    # rounds that cost the more the larger the batch: best at c=1, while plain goes on growing
+    early = make_arm("early", 3, joint=(0.6, 0.4, 0.2), cost_ratio={1: 1.2, 4: 6.0}, **NOISE)
+    result = judge(simulate([plain, early], loads=(1, 4)))
+    assert [(item.arm, item.load) for item in result.own_best] == [("plain", "c=4"), ("early", "c=1")]
+    assert all("peaks lie at different load points" in item.note for item in result.own_best)
+    assert result.decision == "Run early at c=1. Run plain at c=4: nothing measured pays there."
+
+
+def test_drafts_that_cannot_pay_at_all_are_called_so(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
+    hopeless = make_arm("hopeless", 2, joint=(0.9, 0.8), cost_ratio=3.5, **NOISE)
+    result = judge(simulate([plain, hopeless]))
+    assert any("no drafter with 2 drafts a round can pay" in text for text in result.what_would_change_it)
+
+
+def test_the_same_trials_give_the_same_result_in_any_order(
+    simulate: Simulate, plain: Arm, eagle: Arm, forced: tuple[Arm, Arm]
+) -> None:
+    run = simulate([plain, eagle, *forced])
+    assert judge(replace(run, trials=list(reversed(run.trials)))) == judge(run)
+
+
+def test_results_are_json_without_nan(healthy: Result) -> None:
+    def refuse(name: str) -> None:
+        pytest.fail(f"{name} in JSON")
+
+    data = json.loads(healthy.model_dump_json(), parse_constant=refuse)
+    assert Result.model_validate(data) == healthy
+    assert all(math.isfinite(item["ratio"]["estimate"]) for item in data["comparisons"])
