@@ -225,16 +225,25 @@ def _ourselves(by_pid: dict[int, _Row]) -> set[ProcessId]:
 
 
 def _send(process: ProcessId, number: signal.Signals) -> None:
+    handle = _handle(process.pid)
     try:
-        if hasattr(os, "pidfd_open") and _has_proc():
-            # the handle pins the process, so what is checked is what is signalled
-            handle = os.pidfd_open(process.pid)
-            try:
-                if identify(process.pid) == process:
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                os.close(handle)
-        elif identify(process.pid) == process:
+        if identify(process.pid) != process:
+            return
+        if handle is not None:
+            # the handle pins the process, so what was checked is what is signalled
+            signal.pidfd_send_signal(handle, number)
+        else:
             os.kill(process.pid, number)
     except OSError:  # it went by itself, or belongs to another user
         return
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    """A pidfd, or None where the system has none: other systems, old kernels, sandboxes."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        return None
