@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from breakeven.engines.base import Arm
+from breakeven.engines.fake.truth import truth_of
 from breakeven.engines.ledger import LaunchLedger, end_leftovers
 from breakeven.engines.registry import get_engine
 from breakeven.errors import PromptsError, StoreError
@@ -121,10 +122,12 @@ def check_arms(arms: Sequence[Arm]) -> None:
     """Whether every arm can be launched as far as its engine can tell without starting anything.
 
     Raises:
-        UsageError, CheckpointError: an arm that cannot.
+        UsageError, CheckpointError, PlanError: an arm that cannot.
     """
     for arm in arms:
-        if arm.engine != "fake" and arm.url is None:
+        if arm.engine == "fake":
+            truth_of(arm)
+        elif arm.url is None:
             get_engine(arm.engine).check(arm)
 
 
