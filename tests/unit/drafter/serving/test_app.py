@@ -60,12 +60,13 @@ async def test_chat_answer_whole(serving: Serving) -> None:
 
 
 async def test_chat_stream(serving: Serving) -> None:
-    async with serving(saying("Hello", tokens_per_step=2)) as client:
+    async with serving(saying("Hello", tokens_per_step=2, step_s=0.02)) as client:
         events = await client.events(CHAT, **HI)
     first, *rest = events
     assert first["object"] == "chat.completion.chunk"
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert "".join(event["choices"][0]["delta"]["content"] for event in rest) == "Hello"
+    assert not any("role" in event["choices"][0]["delta"] for event in rest)
     assert [event["choices"][0]["finish_reason"] for event in events][-1] == "stop"
     assert not any("usage" in event for event in events)
     assert len({event["id"] for event in events}) == 1
@@ -127,6 +128,13 @@ async def test_sampling_defaults_are_the_generation_configs(serving: Serving) ->
     assert (seen[0].temperature, seen[0].top_p, seen[0].max_tokens) == (0.6, 0.9, 64 - 9)
     assert (seen[-1].temperature, seen[-1].top_p, seen[-1].max_tokens) == (0.0, 0.5, 3)
     assert seen[-1].stop_token_ids == {7, END}
+
+
+async def test_a_stop_token_is_counted_and_its_text_is_not_shown(serving: Serving) -> None:
+    async with serving(saying("abc", end=False)) as client:
+        _, answer = await client.post(TEXT, prompt="x", stop_token_ids=[ord("c")])
+    assert answer["choices"][0]["text"] == "ab"
+    assert answer["usage"]["completion_tokens"] == 3
 
 
 async def test_ignore_eos_makes_the_end_token_ordinary(serving: Serving) -> None:
