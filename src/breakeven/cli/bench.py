@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from breakeven.cli.progress import RunDisplay
-from breakeven.errors import UsageError
-from breakeven.experiment.measure import budget, check_arms, commands, measure, run_prompts, set_aside
-from breakeven.experiment.plan import Plan, load_plan
-from breakeven.experiment.plan_schema import RUN_NAME
-from breakeven.experiment.store import read_run
-from breakeven.report.html import render_html
-from breakeven.report.terminal import render_terminal
-from breakeven.units import format_duration
-from breakeven.verdict.judge import judge
+if TYPE_CHECKING:
+    from breakeven.experiment.plan import Plan
 
 __all__ = ["bench"]
 
@@ -35,6 +27,15 @@ def bench(
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again; an earlier run is set aside, not deleted.")] = False,
 ) -> None:
     """Measure a plan's arms, judge them and write a report. Goes on where an earlier start of the run stopped."""
+    # imported late: the client, statistics and plots take a second that `breakeven --help` should not
+    from breakeven.cli.progress import RunDisplay
+    from breakeven.experiment.measure import measure, set_aside
+    from breakeven.experiment.plan import load_plan
+    from breakeven.experiment.store import read_run, write_report
+    from breakeven.report.html import render_html
+    from breakeven.report.terminal import render_terminal
+    from breakeven.verdict.judge import judge
+
     chosen = _with_flags(load_plan(plan), name, prompts)
     if dry_run:
         _show_dry_run(chosen)
@@ -51,18 +52,20 @@ def bench(
         messages.print(advice, markup=False, highlight=False)
         raise typer.Exit(INTERRUPTED)
     result = judge(record)
-    report = folder / "report.html"
-    report.write_text(render_html(result), encoding="utf-8")
+    report = write_report(folder, render_html(result))
     if as_json:
         typer.echo(result.model_dump_json(indent=2))
     else:
         render_terminal(result, Console())
-        typer.echo(f"\nReport: {report.absolute()}")
+        typer.echo(f"\nReport: {report}")
     if outcome.failed:
         raise typer.Exit(ENGINE_FAILED)
 
 
 def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
+    from breakeven.errors import UsageError
+    from breakeven.experiment.plan_schema import RUN_NAME
+
     if name is not None:
         if not RUN_NAME.fullmatch(name):
             raise UsageError(f"--name {name!r}: expected letters, digits, dot, dash and underscore (64 at most)")
@@ -74,6 +77,9 @@ def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
 
 
 def _show_dry_run(plan: Plan) -> None:
+    from breakeven.experiment.measure import budget, check_arms, commands, run_prompts
+    from breakeven.units import format_duration
+
     num_prompts = len(run_prompts(plan))
     check_arms(plan.arms())
     cost = budget(plan)

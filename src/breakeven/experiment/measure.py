@@ -19,6 +19,7 @@ from breakeven.experiment.live import LiveArm, MakeLive, SimulatedArm
 from breakeven.experiment.placement import lives_side_by_side
 from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.provenance import collect_provenance
+from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.runner import Outcome, carry_out
 from breakeven.experiment.schedule import planned_steps
 from breakeven.experiment.served import AttachedArm, LaunchedArm, Questions, shown_command
@@ -135,17 +136,20 @@ def set_aside(folder: Path) -> Path | None:
     """Move a run out of the way, keeping it; its new place, or None where there was none.
 
     Raises:
-        StoreError: it cannot be moved.
+        StoreError: it is being measured, or cannot be moved.
     """
     if not folder.exists():
         return None
-    number = 1
-    while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
-        number += 1
-    try:
-        folder.rename(aside)
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be moved to {aside.name} ({error.strerror}); choose another --name") from error
+    # not under the feet of a run that is being measured, and not with servers of it still alive
+    with RunLock(folder):
+        end_leftovers(folder)
+        number = 1
+        while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
+            number += 1
+        try:
+            folder.rename(aside)
+        except OSError as error:
+            raise StoreError(f"{folder}: cannot be moved to {aside.name} ({error.strerror}); choose another --name") from error
     return aside
 
 

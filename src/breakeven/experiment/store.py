@@ -31,7 +31,7 @@ from breakeven.experiment.store_schema import check_version, connect, create_tab
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, Void
 
-__all__ = ["DATABASE", "RunStore", "read_run", "stored_plan"]
+__all__ = ["DATABASE", "RunStore", "read_run", "stored_plan", "write_report"]
 
 DATABASE = "run.sqlite"
 FINGERPRINT = ".fingerprint"
@@ -220,6 +220,20 @@ def stored_plan(folder: Path) -> Plan | None:
         return _plan(connection, file)
     finally:
         connection.close()
+
+
+def write_report(folder: Path, page: str) -> Path:
+    """Write the run's report.html, whole or not at all; returns its absolute path.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    report = folder.absolute() / "report.html"
+    with explained(report):
+        temporary = report.with_name(f".report.{os.getpid()}")
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(report)
+    return report
 
 
 def _open_for_reading(path: Path) -> tuple[sqlite3.Connection, Path]:
