@@ -224,7 +224,7 @@ entries = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.sampled_from(["a", "b", "__metadata__", "\n"]), entries | json_values, max_size=3), st.binary(max_size=24)
 )
@@ -245,7 +245,7 @@ def test_whatever_is_accepted_the_reference_reader_accepts(tmp_path: Path, heade
         raise AssertionError(f"accepted {header} with {len(data)} bytes: {error}") from error
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(two_tensors()) - 1), st.integers(0, 255), st.integers(0, len(two_tensors())))
 def test_flipped_and_cut_files_are_read_or_refused_clearly(tmp_path: Path, position: int, value: int, keep: int) -> None:
     damaged = bytearray(two_tensors())
@@ -295,9 +295,9 @@ def test_the_worst_header_costs_little(header: bytes, make_folder: MakeFolder) -
 
 
 def test_a_large_honest_checkpoint_opens_in_seconds(make_folder: MakeFolder) -> None:
-    """The size of one shard of the largest public mixture-of-experts checkpoints, times ten."""
-    header = {f"model.layers.{n}.mlp.experts.{n}.down_proj.weight_packed": entry(n, n + 1) for n in range(30_000)}
-    path = make_folder(weights=safetensors_bytes(header, bytes(30_000)))
+    """Three times the tensors in one shard of the largest public mixture-of-experts checkpoints."""
+    header = {f"model.layers.{n}.mlp.experts.{n}.down_proj.weight_packed": entry(n, n + 1) for n in range(10_000)}
+    path = make_folder(weights=safetensors_bytes(header, bytes(10_000)))
     began_s = time.process_time()
-    assert len(open_folder(path).tensors) == 30_000
-    assert time.process_time() - began_s < 2
+    assert len(open_folder(path).tensors) == 10_000
+    assert time.process_time() - began_s < 1
