@@ -34,7 +34,6 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
         for name, fake in fakes.items():
             monkeypatch.setattr(gpu_memory.pynvml, name, fake)
         monkeypatch.setattr(gpu_memory, "POLL_S", 0.001)
-        monkeypatch.setattr(gpu_memory, "RETURN_S", 0.02)
 
     return install
 
@@ -46,7 +45,8 @@ def test_memory_that_comes_back_late_is_fine(driver: Driver) -> None:
     assert before.wait_until_returned() == ""
 
 
-def test_memory_that_stays_is_said_with_gpu_and_bytes(driver: Driver) -> None:
+def test_memory_that_stays_is_said_with_gpu_and_bytes(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_memory, "RETURN_S", 0.02)
     driver((GB, GB), (GB, 9 * GB))
     assert GpuMemory.read().wait_until_returned().endswith("beyond what was before it: GPU 1 8 GB")
 
