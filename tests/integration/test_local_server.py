@@ -159,6 +159,15 @@ def test_seeded_sampling_repeats(server: Server) -> None:
     assert server.post("/v1/completions", {**body, "seed": 6})["choices"][0]["text"] != first
 
 
+def test_a_token_id_outside_the_vocabulary_is_refused(server: Server) -> None:
+    for stream in (True, False):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            server.open("/v1/completions", {"prompt": [1, 49152], "stream": stream})
+        with refused.value as error:
+            assert error.code == 400
+            assert "outside the vocabulary of 49152" in json.loads(error.read())["error"]["message"]
+
+
 def test_sigterm_in_the_middle_of_an_answer_leaves_nothing_behind(tmp_path: Path) -> None:
     # the same folder with a second end token, to see that the generation config is honoured
     folder = tmp_path / "model"

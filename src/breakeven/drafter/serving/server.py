@@ -79,6 +79,8 @@ async def _serve(options: ServerOptions, listening: socket.socket, started_s: fl
             server_header=False,
             log_config=None,
             timeout_graceful_shutdown=DRAIN_S,
+            # longer than clients keep idle connections (aiohttp: 15 s), so that none is closed just as a request goes out on it
+            timeout_keep_alive=60,
         )
     )
     signalled = asyncio.Event()
@@ -95,7 +97,8 @@ async def _serve(options: ServerOptions, listening: socket.socket, started_s: fl
             engine = _start_engine(application, options, loaded)
             host, port = listening.getsockname()[:2]
             logger.info("%s", loaded.description)
-            logger.info("Ready on http://%s:%d after %.1f s", host, port, time.monotonic() - started_s)
+            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            logger.info("Ready on http://%s after %.1f s", where, time.monotonic() - started_s)
             log = asyncio.create_task(_log_intervals(engine))
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
             log.cancel()
