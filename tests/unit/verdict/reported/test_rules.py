@@ -140,6 +140,16 @@ def test_prediction_needs_the_same_known_shape(judge: Judge) -> None:
     assert predicted == {"b": pytest.approx(2.5 / (1.5 / 0.9))}
 
 
+def test_no_prediction_between_arms_of_unknown_shape(judge: Judge) -> None:
+    result = judge(
+        "arm: base, single_stream_tok_s: 100",
+        "arm: a, drafter: a, method: eagle3, accept_length: 1.50, single_stream_tok_s: 90",
+        "arm: b, drafter: b, method: eagle3, accept_length: 2.50, peak_tok_s: 900",
+    )
+    assert len(result.break_even) == 1
+    assert not [c for c in result.comparisons if c.basis == "predicted"]
+
+
 def test_release_of_one_arm_settles_another_and_says_so(judge: Judge) -> None:
     pair = f"arm: pair, {HEAD}, accept_length: 2.26, accept_rate: 0.42"
     alone = f"arm: alone, {HEAD}, accept_rate: 0.60"
@@ -154,6 +164,16 @@ def test_an_arm_with_its_own_release_is_not_settled_by_another(judge: Judge) -> 
         f"arm: pair, {HEAD}, accept_length: 2.26, accept_rate: 0.42", f"arm: own, {HEAD}, accept_rate: 0.60, version: 0.5.9"
     )
     assert "own, rate 0.60, is accept length 2.40" in words(result)
+
+
+def test_an_arm_of_a_release_never_read_is_not_settled_by_another(judge: Judge) -> None:
+    result = judge(
+        "arm: pair, drafter: h, method: eagle3, draft_tokens: 3, accept_length: 2.20, accept_rate: 40 %",
+        "arm: between, drafter: h, method: eagle3, draft_tokens: 3, accept_length: 1.45, version: 0.9.0",
+        defaults="{engine: vllm}",
+    )
+    assert "between" in finding(result, "accept-rate-ambiguous").title
+    assert "so this vLLM is" not in words(result)  # its rate never changed, so the pair tells no release
 
 
 def test_arms_that_clash_settle_nothing(judge: Judge) -> None:
