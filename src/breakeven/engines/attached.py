@@ -79,10 +79,6 @@ class Scraper:
         """The first replica's exposition, for `Engine.facts`."""
         return await self._get(self._metrics_urls[0])
 
-    async def check_health(self) -> None:
-        """Raises EngineError when the server does not say that it is well."""
-        await self._get(self._root + self._engine.health_path)
-
     async def served_models(self) -> tuple[str, ...]:
         """The names under which `/v1/models` says that models are served.
 

@@ -38,7 +38,6 @@ __all__ = ["Explain", "Progress", "ServerProcess", "Stopped"]
 POLL_S = 0.1
 HEALTH_INTERVAL_S = 0.25
 HEALTH_TIMEOUT_S = 10.0
-DEATH_POLL_S = 0.2
 TERM_S, KILL_S = 15.0, 10.0
 LINES_SHOWN = 12
 
@@ -183,12 +182,6 @@ class ServerProcess:
                 f"arm {self.name}: the server exited {_describe(code)} while it was being measured. {self._shown(tail)}",
                 log_tail=tail,
             )
-
-    async def watch(self) -> None:
-        """Return never; raise EngineDied as soon as the process is gone. To be raced against a trial."""
-        while True:
-            self.check_alive()
-            await asyncio.sleep(DEATH_POLL_S)
 
     async def stop(self, *, term_s: float = TERM_S, kill_s: float = KILL_S) -> Stopped:
         """End the server and everything it started: SIGTERM, after `term_s` SIGKILL, until nothing is left. Safe to call twice.
