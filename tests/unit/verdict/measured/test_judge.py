@@ -102,6 +102,41 @@ def test_prediction_from_parts_measured_apart_agrees_with_what_was_measured(heal
     assert "measured-differs-from-predicted" not in codes(healthy)
 
 
+def test_prefill_weighs_in_a_prediction(simulate: Simulate, make_arm: MakeArm, forced: tuple[Arm, Arm]) -> None:
+    slow_prefill = {**NOISE, "prefill_s": 1.0}
+    arms = [
+        make_arm("plain", **slow_prefill),
+        make_arm("eagle", 3, joint=(0.6, 0.4, 0.2), cost_ratio=1.3, **slow_prefill),
+        make_arm("forced", 3, forced=2.5, cost_ratio=1.3, **slow_prefill),
+    ]
+    item = comparison(judge(simulate(arms, window_s=20.0)), "eagle", "c=1")
+    share = 1.0 / (1.0 + 63 * 0.02)
+    assert item.prefill_share == pytest.approx(share, rel=0.05)
+    assert item.predicted is not None
+    assert item.predicted.estimate == pytest.approx(1 / (share + (1 - share) * 1.3 / 2.2), rel=0.04)
+
+
+def test_cells_show_what_was_declared(healthy: Result) -> None:
+    cells = {(cell.arm, cell.load): cell for cell in healthy.cells}
+    plain, eagle = cells["plain", "c=1"], cells["eagle", "c=1"]
+    assert plain.request_speed is not None
+    assert plain.request_speed.estimate == pytest.approx(1 / 0.02, rel=0.04)
+    assert plain.round_s == pytest.approx(0.02, rel=0.04)
+    assert plain.acceptance is None
+    assert eagle.round_s == pytest.approx(0.02 * 1.3, rel=0.04)
+    assert eagle.tpot_s == pytest.approx(0.02 * 1.3 / 2.2, rel=0.05)
+    assert eagle.ttft_p50_s == pytest.approx(0.1, rel=0.05)
+    assert (eagle.num_launches, eagle.num_trials, eagle.num_voided, eagle.num_running) == (3, 6, 0, 1.0)
+    assert eagle.acceptance is not None
+    assert eagle.acceptance.joint == pytest.approx((0.6, 0.4, 0.2), abs=0.06)
+
+
+def test_a_single_window_shows_no_spread_of_its_accept_length(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    (cell,) = (cell for cell in judge(simulate([plain, eagle], launches=1, repeats=1)).cells if cell.arm == "eagle")
+    assert cell.acceptance is not None
+    assert (cell.acceptance.accept_length.low, cell.acceptance.accept_length.high) == (None, None)
+
+
 def test_decode_ratio_leaves_prefill_out(healthy: Result) -> None:
     item = comparison(healthy, "eagle", "c=1")
     assert item.decode_ratio is not None
@@ -157,6 +192,13 @@ def test_accept_length_that_depends_on_load(simulate: Simulate, make_arm: MakeAr
     both = replace(low, loads=[*low.loads, *high.loads], trials=[*low.trials, *high.trials])
     assert "eagle" in finding(judge(both), "accept-length-changes-with-load").title
     assert "accept-length-changes-with-load" not in codes(judge(simulate([plain, eagle], loads=(1, 4))))
+
+
+def test_accept_lengths_of_few_tokens_differ_by_chance(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    result = judge(simulate([plain, eagle], loads=(1, 2), window_s=1.0, repeats=1))
+    low, high = sorted(cell.acceptance.accept_length.estimate for cell in result.cells if cell.acceptance is not None)
+    assert high / low > 1.03
+    assert "accept-length-changes-with-load" not in codes(result)
 
 
 def test_real_rounds_dearer_than_forced_ones_are_a_named_gap(
