@@ -71,6 +71,9 @@ class AcceptanceSummary(_Frozen):
     draft_acceptance: float | None = Field(default=None, description="accepted / drafted")
     drafted_share: float | None = Field(default=None, description="Share of steps that carried drafts")
     joint: tuple[float, ...] = Field(default=(), description="P(first i drafts accepted), i = 1..k")
+    conditional: tuple[float | None, ...] = Field(
+        default=(), description="P(draft i accepted | those before it were); null where no round got so far"
+    )
     source: str = Field(description="counters, per-request fields, log, reported, ...")
     exact: bool = True
 
@@ -117,7 +120,7 @@ class BreakEvenPoint(_Frozen):
     """The accept length at which speculation with this many drafts pays for itself at this load: c = R(B,k) / R(B,0)."""
 
     load: str
-    num_draft_tokens: int
+    num_draft_tokens: int = Field(description="Drafts a round, as in the arm; 0 where it was not reported")
     method: str
     cost_ratio: Interval
     basis: str = Field(description="Arms (forced or not) or reported figures it comes from")

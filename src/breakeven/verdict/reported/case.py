@@ -40,6 +40,16 @@ class Case:
         dead = {reading.arm.name for reading in self.floored}
         return tuple(pair for pair in self.pairs if pair.is_fair and pair.arm.name not in dead)
 
+    def method_label(self, arm: ReportedArm) -> str:
+        """Tells this arm's rounds from others': method, shape beyond a number, drafter and engine where several share those."""
+        if not arm.is_speculative:
+            return arm.method
+        alike = [r.arm for r in self.readings if (r.arm.engine, r.arm.method, r.arm.config) == (arm.engine, arm.method, arm.config)]
+        shape = arm.config if "-" in arm.config else ""
+        drafter = f"({arm.drafter})" if arm.drafter and len({other.drafter for other in alike}) > 1 else ""
+        engine = f"on {arm.engine}" if arm.engine and len({r.arm.engine for r in self.readings}) > 1 else ""
+        return " ".join(part for part in (arm.method, shape, drafter, engine) if part)
+
     def reading(self, arm: ReportedArm) -> ArmReading | None:
         return next((reading for reading in self.readings if reading.arm.name == arm.name), None)
 

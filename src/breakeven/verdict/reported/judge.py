@@ -61,7 +61,7 @@ def judge_table(table: ReportedTable, *, title: str = "reported figures") -> Res
             BreakEvenPoint(
                 load=cost.load.label,
                 num_draft_tokens=_drafted(case, cost.arm) or 0,
-                method=" ".join(part for part in (cost.arm.method, cost.arm.config) if part),
+                method=case.method_label(cost.arm),
                 cost_ratio=Interval(estimate=cost.value),
                 basis=f"{cost.arm.name}: {cost.text}",
             )
@@ -92,7 +92,7 @@ def _arm_info(arm: ReportedArm, case: Case) -> ArmInfo:
         name=arm.name,
         engine=arm.engine or "not reported",
         version=arm.version_text,
-        method=arm.method,
+        method=case.method_label(arm),
         num_draft_tokens=_drafted(case, arm) if arm.is_speculative else None,
         drafter=arm.drafter,
         max_running_requests=None if cap.is_assumed else cap.number,

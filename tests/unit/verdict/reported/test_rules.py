@@ -294,8 +294,20 @@ def test_explicit_none_is_plain_whatever_the_defaults_say(judge: Judge) -> None:
         "arm: s, drafter: h, accept_length: 2.00, concurrency: 1, throughput_tok_s: 150",
         defaults="{engine: sglang, method: eagle3, steps: 3, topk: 1, draft_tokens: 4}",
     )
-    assert [arm.method for arm in result.arms] == ["plain", "eagle3"]
+    assert [arm.method for arm in result.arms] == ["plain", "eagle3 3-1-4"]
     assert len(result.comparisons) == 1
+
+
+def test_break_even_points_belong_to_one_arm_each_where_shapes_are_shared(judge: Judge) -> None:
+    result = judge(
+        "arm: base, single_stream_tok_s: 100",
+        "arm: a, drafter: a, method: eagle3, draft_tokens: 3, accept_length: 2.71, single_stream_tok_s: 180",
+        "arm: b, drafter: b, method: eagle3, draft_tokens: 3, accept_length: 1.52, single_stream_tok_s: 97",
+        defaults="{engine: vllm}",
+    )
+    arms = {(arm.method, arm.num_draft_tokens): arm.name for arm in result.arms}
+    costs = {arms[point.method, point.num_draft_tokens]: round(point.cost_ratio.estimate, 2) for point in result.break_even}
+    assert costs == {"a": 1.51, "b": 1.57}
 
 
 def test_pays_here_and_slower_there(judge: Judge) -> None:
