@@ -98,7 +98,8 @@ def load(options: ServerOptions) -> Loaded:
     )
     speculation = "no speculation"
     if options.method is not None:
-        speculation = f"{options.method} with {options.num_draft_tokens} draft tokens"
+        head = f" head {drafter}" if drafter is not None else ""
+        speculation = f"{options.method}{head} with {options.num_draft_tokens} draft tokens"
         if options.forced_accept_length is not None:
             speculation += f", accept length forced to {options.forced_accept_length}"
     return Loaded(
