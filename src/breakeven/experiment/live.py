@@ -18,10 +18,14 @@ __all__ = ["LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One window: what the client saw and what the counters said at its edges (None where there are none)."""
+    """One window: what the client saw and what the counters said at its edges (None where there are none).
+
+    `num_waiting` are looks at the queue in between.
+    """
 
     result: LoadResult
     counters: tuple[Counters, Counters] | None
+    num_waiting: tuple[int, ...] = ()
 
 
 class LiveArm(Protocol):

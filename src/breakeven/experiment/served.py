@@ -29,6 +29,8 @@ __all__ = ["AttachedArm", "LaunchedArm", "Questions", "log_name", "shown_command
 # What an open loop's requests get to finish after the window, so that their whole latencies are known.
 DRAIN_S = 30.0
 DEATH_CHECK_S = 0.2
+# Looks at the server's queue within a window: a request waits for a moment between any two steps, a queue is there at every look.
+QUEUE_LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +127,24 @@ async def _measure(
     Raises:
         EngineDied: `check_alive` says so, or the counters cannot be read any more.
     """
-    scrapes: list[Counters] = []
+    edges: list[Counters] = []
+    num_waiting: list[int] = []
+    looking: asyncio.Future[None] | None = None
 
-    async def scrape() -> None:
+    async def look_at_queue(counters: Scraper) -> None:
+        while True:
+            await asyncio.sleep(questions.trial.window_s / (QUEUE_LOOKS + 1))
+            num_waiting.append((await counters.counters()).num_waiting)
+
+    async def open_window() -> None:
+        nonlocal looking
         if scraper is not None:
-            scrapes.append(await scraper.counters())
+            edges.append(await scraper.counters())
+            looking = asyncio.ensure_future(look_at_queue(scraper))
+
+    async def close_window() -> None:
+        if scraper is not None:
+            edges.append(await scraper.counters())
 
     load = asyncio.ensure_future(
         run_load(
@@ -139,8 +154,8 @@ async def _measure(
             seed=seed_of(questions.seed, step.load.label, step.block, step.repeat),
             warmup_s=questions.trial.warmup_s,
             window_s=questions.trial.window_s,
-            on_window_start=scrape,
-            on_window_end=scrape,
+            on_window_start=open_window,
+            on_window_end=close_window,
             on_progress=on_progress,
             drain_s=0.0 if step.load.rate_per_s is None else DRAIN_S,
         )
@@ -156,10 +171,13 @@ async def _measure(
         check_alive()
         raise EngineDied(f"the counters cannot be read any more: {error}") from error
     finally:
-        load.cancel()
-        await asyncio.wait([load])
+        for task in (load, looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
     check_alive()
-    return Measured(result=result, counters=(scrapes[0], scrapes[1]) if len(scrapes) == 2 else None)
+    counters = (edges[0], edges[1]) if len(edges) == 2 else None
+    return Measured(result=result, counters=counters, num_waiting=tuple(num_waiting))
 
 
 def log_name(launch: str) -> str:

