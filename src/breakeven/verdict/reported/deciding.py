@@ -161,7 +161,7 @@ def _what_would_change_it(case: Case, pairs: tuple[Pair, ...], none_pays: bool) 
         lines.append("A drafter whose drafts are accepted at all: mend the wiring, then measure again.")
     if any(pair.admission.is_equal is not True for pair in case.pairs):
         lines.append("The same arms at equal, stated concurrency and equal limits on running requests.")
-    if any(reading.overall.status in {"ambiguous", "contradictory"} for reading in case.readings):
+    if any(r.overall.status in {"ambiguous", "contradictory"} and r.arm.points for r in case.readings):
         lines.append("The engine's release and the flags of each arm, which fix what the printed rates mean.")
     if pairs or none_pays:
         lines.append("Raw samples of at least three launches an arm, which would give the ratios an interval.")
