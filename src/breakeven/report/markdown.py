@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from breakeven.report.text import MISSING, OUTCOME_MARKS, accept_length, interval, plain, speedup
+from breakeven.report.lookup import Lookup
+from breakeven.report.text import MISSING, accept_length, interval, levels, outcome, plain, speedup, tokens_a_round, two_digits
 from breakeven.verdict.result import Result
 
 __all__ = ["render_markdown"]
@@ -20,27 +21,29 @@ def render_markdown(result: Result) -> str:
     lines = [f"## {_safe(result.headline, 600)}", "", _safe(result.decision, 1000), ""]
     if result.kind == "reported":
         lines += ["*Reported figures: no raw samples, so no intervals.*", ""]
-    comparisons = {(item.arm, item.load): item for item in result.comparisons}
+    lookup = Lookup(result)
     rows = []
-    order = {load.label: place for place, load in enumerate(result.loads)}
-    for cell in sorted(result.cells, key=lambda cell: order.get(cell.load, len(order))):
-        comparison = comparisons.get((cell.arm, cell.load))
-        outcome = "baseline" if cell.arm == result.baseline else MISSING
-        if comparison is not None:
-            outcome = f"{OUTCOME_MARKS[comparison.outcome]} {comparison.outcome}"
-            outcome += " (predicted)" if comparison.basis == "predicted" else ""
-        rows.append(
-            (
-                _safe(cell.load, 60),
-                _safe(cell.arm, 80),
-                interval(cell.throughput),
-                interval(cell.request_speed),
-                speedup(comparison.ratio) if comparison else MISSING,
-                accept_length(cell.acceptance),
-                outcome,
+    for load, cells in lookup.cells_by_load():
+        for cell in cells:
+            comparison, point = lookup.comparison(cell.arm, load), lookup.break_even(cell.arm, load)
+            rows.append(
+                (
+                    _safe(load, 60),
+                    _safe(cell.arm, 80),
+                    interval(cell.throughput),
+                    interval(cell.request_speed),
+                    speedup(comparison.ratio) if comparison else MISSING,
+                    outcome(lookup, cell.arm, load),
+                    accept_length(cell.acceptance),
+                    two_digits(point.cost_ratio.estimate) if point else MISSING,
+                )
             )
-        )
-    lines += _table(("load", "arm", "tok/s", "tok/s a request", "speedup", "accept length", "outcome"), rows)
+    header = ("load", "arm", "tok/s", "tok/s a request", "speedup", "outcome", "accept length", "break-even")
+    lines += _table(header, rows)
+    if level := levels(item.ratio for item in result.comparisons):
+        lines += ["", f"Brackets are intervals over launches of a server; those of the speedups cover {level}."]
+    if any(lookup.is_probe(arm.name) for arm in result.arms):
+        lines += ["", "A probe accepts drafts to order: it measures what a round costs and is not a drafter."]
     if result.break_even:
         lines += ["", "### Break-even accept length", ""]
         lines += _table(
@@ -49,7 +52,7 @@ def render_markdown(result: Result) -> str:
                 (
                     _safe(point.load, 60),
                     f"{point.num_draft_tokens} {_safe(point.method, 20)}",
-                    interval(point.cost_ratio),
+                    tokens_a_round(point.cost_ratio),
                     _safe(point.basis, 200),
                 )
                 for point in result.break_even

@@ -8,30 +8,54 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterable
 
+from breakeven.report.lookup import Lookup
 from breakeven.verdict.result import AcceptanceSummary, Interval
 
-__all__ = ["MISSING", "OUTCOME_MARKS", "accept_length", "interval", "percent", "plain", "quantity", "speedup"]
+__all__ = [
+    "MISSING",
+    "OUTCOME_MARKS",
+    "accept_length",
+    "interval",
+    "levels",
+    "outcome",
+    "percent",
+    "plain",
+    "quantity",
+    "speedup",
+    "tokens_a_round",
+    "two_digits",
+]
 
 MISSING = "–"
 # An outcome is never told by colour alone.
 OUTCOME_MARKS = {"pays": "▲", "slower": "▼", "no useful difference": "=", "undecided": "?"}
 MAX_TEXT = 400
+# Some scripts need two combining marks on a letter; a tower of them paints over the lines around it.
+MAX_COMBINING = 3
+# Control, format (bidi and zero-width), surrogates, private use, unassigned, line and paragraph separators.
+INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def plain(text: str, limit: int = MAX_TEXT) -> str:
     """`text` on one line without control or format characters, cut at `limit` characters."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(character if _is_visible(character) else _code_point(character) for character in cut)
-
-
-def _is_visible(character: str) -> bool:
-    # Cc control, Cf format (bidi and zero-width), Cs surrogates, Co private, Zl and Zp line separators
-    return unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    if cut.isascii() and cut.isprintable():
+        return cut
+    shown = []
+    num_combining = 0
+    for character in cut:
+        category = unicodedata.category(character)
+        num_combining = num_combining + 1 if category in {"Mn", "Me"} else 0
+        shown.append(_code_point(character) if category in INVISIBLE or num_combining > MAX_COMBINING else character)
+    return "".join(shown)
 
 
 def _code_point(character: str) -> str:
-    return " " if character in "\n\t" else f"\\u{ord(character):04x}"
+    if character in "\n\t":
+        return " "
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
 
 
 def quantity(value: float | None, digits: int = 3) -> str:
@@ -65,23 +89,51 @@ def speedup(value: Interval | None) -> str:
         return MISSING
     if value.low is None or value.high is None:
         return f"{value.estimate:.2f}x"
-    return f"{value.estimate:.2f}x [{_two(value.low)}, {_two(value.high)}]"
+    return f"{value.estimate:.2f}x [{two_digits(value.low)}, {two_digits(value.high)}]"
 
 
-def _two(value: float) -> str:
+def two_digits(value: float) -> str:
+    """A ratio or a length: 1.27; beyond a thousand it means no bound."""
     if math.isinf(value) or value >= 1000:
         return "∞"
     return f"{value:.2f}"
 
 
+def tokens_a_round(value: Interval | None) -> str:
+    """An accept length or a break-even to two decimals, `2.31 [2.25, 2.37]`."""
+    if value is None or not math.isfinite(value.estimate):
+        return MISSING
+    bounds = f" [{two_digits(value.low)}, {two_digits(value.high)}]" if value.low is not None and value.high is not None else ""
+    return f"{value.estimate:.2f}{bounds}"
+
+
 def accept_length(acceptance: AcceptanceSummary | None) -> str:
     """`2.31 [2.25, 2.37]`, marked with ~ where the engine does not count decode steps."""
-    if acceptance is None or not math.isfinite(acceptance.accept_length.estimate):
+    if acceptance is None:
         return MISSING
-    value = acceptance.accept_length
-    bounds = f" [{_two(value.low)}, {_two(value.high)}]" if value.low is not None and value.high is not None else ""
-    return f"{'' if acceptance.exact else '~'}{value.estimate:.2f}{bounds}"
+    shown = tokens_a_round(acceptance.accept_length)
+    return shown if acceptance.exact or shown == MISSING else f"~{shown}"
 
 
 def percent(share: float | None) -> str:
     return MISSING if share is None or not math.isfinite(share) else f"{share * 100:.0f} %"
+
+
+def levels(values: Iterable[Interval | None]) -> str:
+    """What the intervals claim to cover: "95 %", or "95 to 99 %" where looks at unfinished data were paid for."""
+    known = {value.level for value in values if value is not None and value.low is not None}
+    if not known:
+        return ""
+    least, most = f"{min(known) * 100:.3g}", f"{max(known) * 100:.3g}"
+    return f"{least} %" if least == most else f"{least} to {most} %"
+
+
+def outcome(lookup: Lookup, arm: str, load: str) -> str:
+    """The outcome with its mark; forced arms are probes of what a round costs and cannot be run, whatever their ratio."""
+    if lookup.is_probe(arm):
+        return "probe"
+    comparison = lookup.comparison(arm, load)
+    if comparison is None:
+        return "baseline" if arm == lookup.result.baseline else MISSING
+    predicted = " (predicted)" if comparison.basis == "predicted" else ""
+    return f"{OUTCOME_MARKS[comparison.outcome]} {comparison.outcome}{predicted}"

@@ -33,7 +33,7 @@ def outcome_of(ratio: float) -> Outcome:
 
 def make_result(num_arms: int, concurrencies: tuple[int, ...], text: str = "") -> Result:
     """Figures follow a simple rule, so that pictures have a shape; `text` is appended to every string that comes from outside."""
-    arms, cells, comparisons, points = [], [], [], []
+    arms, cells, comparisons = [], [], []
     names = [f"arm {index}{text}" for index in range(num_arms)]
     for index, name in enumerate(names):
         forced = 1.0 + index * 0.5 if index >= 3 else None
@@ -86,12 +86,10 @@ def make_result(num_arms: int, concurrencies: tuple[int, ...], text: str = "") -
                         gap_explained=f"agrees{text}",
                     )
                 )
-    for concurrency in concurrencies:
-        points.append(
-            BreakEvenPoint(
-                load=f"c={concurrency}", num_draft_tokens=3, method="eagle3", cost_ratio=around(1.3), basis=f"forced{text}"
-            )
-        )
+    points = [
+        BreakEvenPoint(load=f"c={concurrency}", num_draft_tokens=3, method="eagle3", cost_ratio=around(1.3), basis=f"forced{text}")
+        for concurrency in concurrencies
+    ]
     return Result(
         kind="measured",
         name=f"sample{text}",
