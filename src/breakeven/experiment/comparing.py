@@ -40,7 +40,9 @@ def compare(run: RunSummary, arm: str, load: str) -> Compared:
     """Throughput of `arm` over the baseline's, and its outcome at this look."""
     record = run.record
     blocks = run.paired(arm, record.baseline, load, log_throughput)
-    log_ratio = log_ratio_of(list(blocks.values()), record.min_launches, record.max_launches)
+    # forced arms are there for what rounds cost: nothing is decided about them, so they stop at the first look
+    last_look = record.min_launches if run.arm(arm).forced else record.max_launches
+    log_ratio = log_ratio_of(list(blocks.values()), record.min_launches, last_look)
     not_comparable = unequal_admission(run, arm, load)
     outcome = "undecided" if not_comparable else decide(log_ratio, record.threshold)
     return Compared(arm=arm, load=load, log_ratio=log_ratio, outcome=outcome, not_comparable=not_comparable)

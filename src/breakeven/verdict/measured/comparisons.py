@@ -21,7 +21,6 @@ def comparisons(case: Case) -> tuple[Comparison, ...]:
 def _comparison(case: Case, compared: Compared) -> Comparison:
     run, record = case.run, case.record
     outcome = case.outcome(compared)
-    plain_trials = list(run.trials(record.baseline, compared.load))
     log_times = run.paired(compared.arm, record.baseline, compared.load, log_decode_time_per_token)
     decode = block_interval([[-value for value in values] for values in log_times.values()], assumed_sd=PAIR_ASSUMED_SD)
     prediction = case.predictions.get((compared.arm, compared.load), Prediction())
@@ -36,7 +35,7 @@ def _comparison(case: Case, compared: Compared) -> Comparison:
         num_blocks=compared.log_ratio.num_blocks,
         launches_to_decide=_further(case, compared),
         decode_ratio=interval_of_log(decode) if decode.usable else None,
-        prefill_share=mean_prefill_share(plain_trials),
+        prefill_share=mean_prefill_share(run, compared.load),
         predicted=None if prediction.log_speedup is None else interval_of_log(prediction.log_speedup),
         gap_explained=_gap(prediction, measured),
     )

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from breakeven.costs.identity import accept_length_for
-from breakeven.experiment.comparing import Compared
+from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
+from breakeven.experiment.summary import log_throughput
+from breakeven.stats.intervals import block_interval
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.costs import FULLY_DRAFTED
 from breakeven.verdict.measured.findings import dead_drafters
 from breakeven.verdict.measured.prediction import mean_prefill_share
-from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent, plural, ratio
+from breakeven.verdict.measured.wording import figure, interval_of_log, listed, load_list, percent, plural, ratio
 
 __all__ = ["Decision", "decide", "required_length", "schedule"]
+
+# load points for which the headline gives an arm's ratio one by one
+_MOST_WINS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +40,7 @@ def schedule(case: Case) -> dict[str, str]:
 def required_length(case: Case, method: str, num_drafts: int, load: str, speedup: float) -> float | None:
     """The accept length at which such a drafter makes requests `speedup` times as fast here, prefill included."""
     cost = case.costs.pooled.get((method, num_drafts, load))
-    share = mean_prefill_share(list(case.run.trials(case.record.baseline, load)))
+    share = mean_prefill_share(case.run, load)
     if cost is None or share is None or not cost.log.usable:
         return None
     return accept_length_for(speedup, interval_of_log(cost.log).estimate, share)
@@ -55,22 +60,23 @@ def _headline(case: Case) -> str:
         return "No arm was compared with the baseline: only forced arms were measured, which say what rounds cost."
     if not everything:
         return "Undecided: no arm has trials that count beside the baseline's."
-    subject = "Speculation" if all(arm.speculation is not None for arm in case.candidates) else "Another arm"
     paying = [best for load in case.loads for best in case.at(load) if best.arm == _best_paying(case, load)]
     open_loads = [load for load in case.loads if not _best_paying(case, load) and _is_open(case, load)]
     settled = [load for load in case.loads if not _best_paying(case, load) and load not in open_loads and case.at(load)]
     if paying:
-        headline = f"{subject} pays at {listed(best.load for best in paying)}: {_winners(paying)}."
+        subject = "Speculation" if all(case.run.arm(best.arm).speculation for best in paying) else "Another arm"
+        headline = f"{subject} pays at {load_list([best.load for best in paying])}: {_winners(paying)}."
         if settled:
-            headline += f" It does not at {listed(settled)}."
+            headline += f" It does not at {load_list(settled)}."
         if open_loads:
-            headline += f" Undecided at {listed(open_loads)}."
+            headline += f" Undecided at {load_list(open_loads)}."
         return headline
     best = max(everything, key=lambda compared: compared.log_ratio.value)
+    subject = "Speculation does not pay" if all(arm.speculation for arm in case.candidates) else "No arm pays"
     if settled and not open_loads:
-        return f"{subject} does not pay at any load measured: the best is {_told(best)}."
+        return f"{subject} at any load measured: the best is {_told(best)}."
     if settled:
-        return f"{subject} does not pay at {listed(settled)} and is undecided at {listed(open_loads)}; the best is {_told(best)}."
+        return f"{subject} at {load_list(settled)}; undecided at {load_list(open_loads)}. The best is {_told(best)}."
     if case.impossible and set(open_loads) <= set(case.impossible):
         return f"Undecided: the baseline cannot be right at {listed(case.impossible)}."
     if all(compared.not_comparable for compared in everything):
@@ -79,13 +85,17 @@ def _headline(case: Case) -> str:
 
 
 def _winners(paying: Sequence[Compared]) -> str:
-    """ "eagle 1.58x (1.47 to 1.69)" for one load point, "eagle 1.58x (...) at c=1 and 1.38x (...) at c=4" for several."""
+    """ "eagle 1.58x (1.47 to 1.69)"; "eagle 1.58x (...) at c=1 and 1.38x (...) at c=4"; "eagle 1.38x to 1.60x" for many."""
     if len(paying) == 1:
         return f"{paying[0].arm} {ratio(interval_of_log(paying[0].log_ratio))}"
     told = []
     for arm in dict.fromkeys(best.arm for best in paying):
-        mine = (f"{ratio(interval_of_log(best.log_ratio))} at {best.load}" for best in paying if best.arm == arm)
-        told.append(f"{arm} {listed(mine)}")
+        mine = [(best.load, interval_of_log(best.log_ratio)) for best in paying if best.arm == arm]
+        if len(mine) <= _MOST_WINS:
+            told.append(f"{arm} {listed(f'{ratio(interval)} at {load}' for load, interval in mine)}")
+        else:
+            ratios = [interval.estimate for _, interval in mine]
+            told.append(f"{arm} {min(ratios):.2f}x to {max(ratios):.2f}x")
     return "; ".join(told)
 
 
@@ -106,14 +116,20 @@ def _decision(case: Case) -> str:
         told.append(f"Keep {baseline} {_where(case, undecided)} until {listed(arms)} can be judged.")
     if unmeasured:
         told.append(f"Keep {baseline} {_where(case, unmeasured)}: nothing there can be compared yet.")
-    told += [f"{rival} may be as good at {load}: the intervals overlap." for load in case.loads if (rival := _rival(case, load))]
+    rivals = {load: rival for load in case.loads if (rival := _rival(case, load))}
+    if rivals:
+        named = (
+            f"{arm} at {load_list([load for load, rival in rivals.items() if rival == arm])}"
+            for arm in dict.fromkeys(rivals.values())
+        )
+        told.append(f"As good, as far as can be told: {'; '.join(named)}.")
     return " ".join(told)
 
 
 def _where(case: Case, loads: Sequence[str]) -> str:
     if len(loads) == len(case.loads) > 1:
-        return f"at every load measured ({listed(loads)})"
-    return f"at {listed(loads)}"
+        return f"at every load measured, {load_list(loads)}"
+    return f"at {load_list(loads)}"
 
 
 def _is_open(case: Case, load: str) -> bool:
@@ -121,11 +137,13 @@ def _is_open(case: Case, load: str) -> bool:
 
 
 def _rival(case: Case, load: str) -> str | None:
-    """The runner-up among arms that pay, where the two cannot be told apart."""
-    paying = [compared for compared in case.at(load) if case.outcome(compared) == "pays"]
-    if len(paying) > 1 and paying[1].log_ratio.high > paying[0].log_ratio.low:
-        return paying[1].arm
-    return None
+    """The runner-up among arms that pay, where the two, compared with each other directly, cannot be told apart."""
+    best, *others = [compared.arm for compared in case.at(load) if case.outcome(compared) == "pays"] or [""]
+    if not others:
+        return None
+    blocks = case.run.paired(best, others[0], load, log_throughput)
+    lead = block_interval(list(blocks.values()), assumed_sd=PAIR_ASSUMED_SD)
+    return None if lead.usable and lead.low > 0 else others[0]
 
 
 def _what_would_change_it(case: Case) -> tuple[str, ...]:

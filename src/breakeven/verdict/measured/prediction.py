@@ -73,7 +73,7 @@ def predict(run: RunSummary, costs: Costs, compared: Compared) -> Prediction:
     measured = run.paired(arm.name, run.record.baseline, load, log_throughput)
     for block in sorted(measured.keys() & cost.blocks.keys()):
         counts = run.acceptance_of_block(arm.name, load, block)
-        share = mean_prefill_share([trial for trial in run.trials(run.record.baseline, load) if trial.block == block])
+        share = mean_prefill_share(run, load, block)
         if counts is not None and share is not None:
             log_cost = statistics.median(cost.blocks[block])
             speedup = math.log(request_speedup(counts.accept_length, math.exp(log_cost), share))
@@ -94,8 +94,10 @@ def _mean_length(run: RunSummary, arm: str, load: str) -> float:
     return statistics.fmean(counts) if counts else 1.0
 
 
-def mean_prefill_share(trials: list[Trial]) -> float | None:
-    shares = [share for trial in trials if math.isfinite(share := prefill_share(trial))]
+def mean_prefill_share(run: RunSummary, load: str, block: int | None = None) -> float | None:
+    """Prefill's share of the baseline's request time, over all blocks or in one."""
+    trials = [trial for trial in run.trials(run.record.baseline, load) if block is None or trial.block == block]
+    shares = [share for trial in trials if math.isfinite(share := run.figure(prefill_share, trial))]
     return statistics.fmean(shares) if shares else None
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from breakeven.stats.intervals import Estimate
 from breakeven.verdict.result import Interval
 
-__all__ = ["figure", "interval_of_log", "listed", "percent", "plural", "ratio"]
+__all__ = ["figure", "interval_of_log", "listed", "load_list", "percent", "plural", "ratio"]
+
+
+# load points that a sentence names one by one
+_MOST_LOADS = 4
 
 
 def interval_of_log(log: Estimate) -> Interval:
@@ -44,6 +48,11 @@ def listed(items: Iterable[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     *most, last = list(items) or ["nothing"]
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def load_list(loads: Sequence[str]) -> str:
+    """ "c=1, c=2 and c=4"; "c=1 to c=128 (8 load points)" for long lists."""
+    return listed(loads) if len(loads) <= _MOST_LOADS else f"{loads[0]} to {loads[-1]} ({len(loads)} load points)"
 
 
 def _bounds(interval: Interval) -> str:

@@ -146,8 +146,17 @@ def test_decode_ratio_leaves_prefill_out(healthy: Result) -> None:
 
 def test_headline_and_decision_name_the_arm_for_each_load(healthy: Result) -> None:
     assert healthy.headline.startswith("Speculation pays at c=1 and c=4: eagle ")
-    assert healthy.decision == "Run eagle at every load measured (c=1 and c=4)."
+    assert healthy.decision == "Run eagle at every load measured, c=1 and c=4."
     assert any(text.startswith("At c=4 eagle stops paying below accept length 1.6") for text in healthy.what_would_change_it)
+
+
+def test_an_arm_as_good_as_the_best_is_named(simulate: Simulate, make_arm: MakeArm, plain: Arm, eagle: Arm) -> None:
+    rough = {**NOISE, "launch_sd": 0.03}
+    twin = make_arm("twin", 3, joint=(0.6, 0.4, 0.2), cost_ratio=COST, **rough)
+    decision = judge(simulate([plain, eagle, twin], loads=(1, 4))).decision
+    assert "As good, as far as can be told: " in decision
+    weak = make_arm("weak", 3, joint=(0.4, 0.2, 0.1), cost_ratio=COST, **NOISE)
+    assert "As good" not in judge(simulate([plain, eagle, weak], loads=(1, 4), launches=5)).decision
 
 
 def test_forced_arms_are_probes_and_win_nothing(simulate: Simulate, plain: Arm, forced: tuple[Arm, Arm]) -> None:
@@ -285,7 +294,7 @@ def test_one_launch_says_what_it_cannot_know(simulate: Simulate, plain: Arm, eag
 def test_no_difference_is_undecided_or_none_and_asks_for_launches(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
     result = judge(simulate([plain, make_arm("twin", **NOISE)], launches=8))
     assert comparison(result, "twin", "c=1").outcome == "no useful difference"
-    assert result.headline.startswith("Another arm does not pay at any load measured")
+    assert result.headline.startswith("No arm pays at any load measured: the best is twin")
     rough = {**NOISE, "launch_sd": 0.1}
     result = judge(simulate([make_arm("plain", **rough), make_arm("twin", **rough)]))
     assert comparison(result, "twin", "c=1").outcome == "undecided"
