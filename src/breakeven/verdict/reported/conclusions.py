@@ -58,6 +58,8 @@ def _ranking(case: Case) -> list[Conclusion]:
 def _choice(case: Case, top: str) -> str:
     if any(pair.is_impossible for pair in case.pairs):
         return "These figures cannot all be right, so nothing should be chosen by them."
+    if top in {reading.arm.name for reading in case.floored}:
+        return "The first of them has a drafter that brings it nothing."
     return f"Of these arms {top} is the one to run there."
 
 

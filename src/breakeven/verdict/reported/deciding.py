@@ -96,7 +96,10 @@ def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     load, ranked = case.ranking()
     run = "No speed was reported: there is nothing to choose between."
     if load is not None:
-        run = f"Of the arms measured, run {ranked[0][0].name}, the fastest at {load.label}."
+        top = ranked[0][0].name
+        run = f"Of the arms measured, run {top}, the fastest at {load.label}."
+        if top in {reading.arm.name for reading in case.floored}:
+            run = f"{top} is the fastest at {load.label}, with a drafter that brings it nothing: run it without, and measure that."
     if not case.readings:
         return "No arm speculates, so nothing is said about speculation.", run
     predicted = [prediction for prediction in case.predictions if prediction.outcome != "undecided"]

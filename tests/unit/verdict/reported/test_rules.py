@@ -319,6 +319,14 @@ def test_pays_here_and_slower_there(judge: Judge) -> None:
     assert "slower at c=32" in result.headline
 
 
+def test_a_dead_drafter_is_never_the_arm_to_run(judge: Judge) -> None:
+    result = judge(
+        f"arm: s, {HEAD}, accept_length: 1.00, single_stream_tok_s: 70", "arm: base, engine: vllm, single_stream_tok_s: 60"
+    )
+    assert "run it without" in result.decision
+    assert "one to run" not in words(result)
+
+
 def test_no_arm_speculates(judge: Judge) -> None:
     result = judge("arm: a, peak_tok_s: 100", "arm: b, engine: vllm, peak_tok_s: 90")
     assert result.headline.startswith("No arm speculates")
