@@ -111,12 +111,13 @@ class Arms:
         return tuple(torch.randint(100, self.config.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist())
 
     def started(self, drafter: Drafter | None, num_draft_tokens: int, batch_size: int) -> EngineCore:
-        """A core with a steady batch: prompts run, and one round to warm up."""
+        """A core with a steady batch: prompts run, and one round, in which the drafter catches up with them."""
         core = self.core(drafter, num_draft_tokens)
         for index in range(batch_size):
             core.submit(
                 GenerationRequest(request_id=str(index), prompt_ids=self.prompt(index), max_tokens=POSITIONS, ignore_eos=True)
             )
+        core.step()
         core.step()
         return core
 

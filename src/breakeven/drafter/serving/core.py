@@ -1,4 +1,4 @@
-"""The engine's loop body: admit, prefill, draft, verify, emit. One call of `step` is one round of every running sequence.
+"""The engine's loop body: admit, prefill, draft, verify, emit. One call of `step` is one forward pass of the target.
 
 Single-threaded and synchronous; the server calls it from a thread of its own. Counting follows vLLM: drafts accepted past the end
 of a request in its last round count as accepted, though they are not emitted. Steps are counted exactly: one for each running
@@ -237,8 +237,12 @@ class EngineCore:
 
     @torch.inference_mode()
     def step(self) -> list[TokenChunk]:
-        """Prefill what has been admitted, then one round of every running sequence."""
-        return [*self._prefill(self._admit()), *self._round()]
+        """Prefill what can be admitted; when nothing can, one round of every running sequence.
+
+        Never both: a first token is handed out before others' next round, so that waiting for it is the prompt's own time.
+        """
+        admitted = self._admit()
+        return self._prefill(admitted) if admitted else self._round()
 
     def _admit(self) -> list[_Sequence]:
         admitted: list[_Sequence] = []
@@ -269,8 +273,6 @@ class EngineCore:
         return admitted
 
     def _prefill(self, sequences: Sequence[_Sequence]) -> list[TokenChunk]:
-        if not sequences:
-            return []
         spans = [sequence.settled for sequence in sequences]
         token_ids = torch.tensor([token for sequence in sequences for token in sequence.tokens])
         hidden, states = self._target.forward(token_ids, spans, self._auxiliary_layers)

@@ -146,13 +146,22 @@ def test_the_context_ends_an_answer(load, load_target, make_target, method):
 def test_admission_is_bounded_and_in_order(load):
     core = load(max_num_seqs=2)
     for index in range(4):
-        core.submit(ask(str(index), (index + 1,), 3))
+        core.submit(ask(str(index), (index + 1,), 2))
     core.step()
     assert (core.stats.num_running, core.stats.num_waiting) == (2, 2)
     seen = [chunk.request_id for chunk in core.step()]
     assert seen == ["0", "1"]
     tokens, _ = run(core, [])
     assert set(tokens) == {"2", "3"}
+
+
+def test_a_first_token_does_not_wait_for_the_round_of_others(load):
+    core = load(max_num_seqs=2)
+    core.submit(ask("a", (1, 2), 9))
+    assert [(chunk.request_id, len(chunk.token_ids)) for chunk in core.step()] == [("a", 1)]
+    core.submit(ask("b", (3, 4), 9))
+    assert [chunk.request_id for chunk in core.step()] == ["b"]
+    assert [chunk.request_id for chunk in core.step()] == ["a", "b"]
 
 
 def test_an_aborted_request_says_no_more_and_frees_its_place(load, method):
@@ -189,7 +198,7 @@ def test_forced_acceptance_serves_all_requests_alike(load):
     core.submit(ask("a", (1, 2), 60))
     core.submit(ask("b", (3, 4), 60))
     lengths = {"a": 0, "b": 0}
-    for _ in range(12):
+    for _ in range(13):
         for chunk in core.step():
             lengths[chunk.request_id] += len(chunk.token_ids)
         assert abs(lengths["a"] - lengths["b"]) <= 1
