@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from breakeven.errors import UsageError
 from breakeven.verdict.result import SCHEMA_VERSION, Result
@@ -35,9 +35,22 @@ def read_result(source: Path) -> Result:
     try:
         if source.stat().st_size > MAX_RESULT_BYTES:
             raise UsageError(f"{source}: larger than {MAX_RESULT_BYTES} bytes; expected a result that --json printed")
-        return Result.model_validate_json(source.read_bytes())
+        text = source.read_bytes()
     except OSError as error:
         raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
+    try:
+        version = _SchemaVersion.model_validate_json(text).schema_version
+        if version > SCHEMA_VERSION:
+            raise UsageError(
+                f"{source}: result of schema {version}, newer than the {SCHEMA_VERSION} that this version reads; update breakeven"
+            )
+        return Result.model_validate_json(text)
     except (ValidationError, RecursionError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "nested too deeply"
         raise UsageError(f"{source}: not a result of schema {SCHEMA_VERSION} as printed by --json: {first}") from error
+
+
+class _SchemaVersion(BaseModel):
+    """The one field that every version of a result has."""
+
+    schema_version: int

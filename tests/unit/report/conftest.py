@@ -67,7 +67,11 @@ def make_result(num_arms: int, concurrencies: tuple[int, ...], text: str = "") -
                     acceptance=None
                     if index == 0
                     else AcceptanceSummary(
-                        accept_length=around(length, 0.01), draft_acceptance=0.3, joint=(0.5, 0.3, 0.1), source=f"counters{text}"
+                        accept_length=around(length, 0.01),
+                        draft_acceptance=0.3,
+                        joint=(0.5, 0.3, 0.0),
+                        conditional=(0.5, 0.6, 0.0),
+                        source=f"counters{text}",
                     ),
                 )
             )

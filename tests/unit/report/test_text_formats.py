@@ -12,7 +12,7 @@ from rich.console import Console
 from breakeven.report.markdown import render_markdown
 from breakeven.report.spreadsheet import render_csv
 from breakeven.report.terminal import render_terminal
-from breakeven.report.text import interval, plain, quantity, speedup
+from breakeven.report.text import interval, levels, plain, quantity, speedup
 from breakeven.verdict.result import Interval, Result
 
 
@@ -30,7 +30,7 @@ def test_terminal_leads_with_the_verdict_and_fits(laptop: Result, width: int) ->
     lines = shown.strip().splitlines()
     assert lines[0].startswith("Speculation pays")
     assert max(map(len, lines)) <= width
-    for words in ("Conclusions", "Measure next", "dead drafter", "1 trials do not count"):
+    for words in ("Conclusions", "Measure next", "dead drafter", "1 trial does not count"):
         assert words in shown
 
 
@@ -45,7 +45,7 @@ def test_markdown_tables_have_equal_columns(hostile: Result) -> None:
     text = render_markdown(hostile)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     columns = {row.replace("\\|", "").count("|") for row in rows}
-    assert columns == {3, 5, 8}
+    assert columns == {3, 5, 9}
     assert "<img" not in text.replace("\\<", "")
     assert "@here" not in text.replace("\\@", "")
 
@@ -61,6 +61,7 @@ def test_csv_has_the_bare_figures(laptop: Result) -> None:
     rows = list(csv.DictReader(io.StringIO(render_csv(laptop))))
     assert len(rows) == len(laptop.cells)
     first = laptop.comparisons[0]
+    assert len({len(row) for row in rows}) == 1
     row = next(row for row in rows if row["arm"] == first.arm and row["load"] == first.load)
     assert float(row["speedup"]) == first.ratio.estimate
     assert row["outcome"] == first.outcome
@@ -96,3 +97,75 @@ def test_intervals() -> None:
 def test_plain_makes_control_characters_visible_and_cuts() -> None:
     assert plain("a\x1b[31m\u202eb\nc") == "a\\u001b[31m\\u202eb c"
     assert plain("x" * 50, limit=10) == "x" * 9 + "…"
+
+
+def test_levels_say_what_intervals_claim() -> None:
+    bounded = {"estimate": 1.0, "low": 0.9, "high": 1.1}
+    assert levels([]) == ""
+    assert levels([Interval(estimate=1.0, level=0.5), None]) == ""
+    assert levels([Interval(**bounded, level=0.95)]) == "95 %"
+    assert levels([Interval(**bounded, level=0.9824), Interval(**bounded, level=0.95)]) == "95 to 98.2 %"
+
+
+def test_plain_bounds_towers_of_combining_marks_and_names_astral_characters() -> None:
+    assert plain("e\u0301") == "e\u0301"
+    assert plain("e" + "\u0301" * 5) == "e" + "\u0301" * 3 + "\\u0301" * 2
+    assert plain("a\U000e0041") == "a\\U000e0041"
+
+
+def predicted_only(result: Result) -> Result:
+    """The figures of arm 2 at c=4 are not measured; its ratio there is a prediction."""
+    cells = tuple(cell for cell in result.cells if (cell.arm, cell.load) != ("arm 2", "c=4"))
+    comparisons = tuple(
+        item.model_copy(update={"basis": "predicted", "outcome": "undecided"})
+        if (item.arm, item.load) == ("arm 2", "c=4")
+        else item
+        for item in result.comparisons
+    )
+    return result.model_copy(update={"cells": cells, "comparisons": comparisons})
+
+
+def test_a_prediction_has_a_row_although_nothing_was_measured(laptop: Result) -> None:
+    result = predicted_only(laptop)
+    ratio = next(item.ratio for item in result.comparisons if item.basis == "predicted")
+    (row,) = [line for line in on_terminal(result, 160).splitlines() if "predicted" in line]
+    assert "arm 2" in row
+    assert speedup(ratio) in row
+    assert "? undecided (predicted)" in render_markdown(result)
+    rows = list(csv.DictReader(io.StringIO(render_csv(result))))
+    assert [(row["arm"], row["load"], row["tokens_per_s"]) for row in rows if row["basis"] == "predicted"] == [("arm 2", "c=4", "")]
+
+
+def test_forced_arms_are_probes_whatever_their_ratio(laptop: Result) -> None:
+    comparisons = tuple(item.model_copy(update={"outcome": "pays"}) for item in laptop.comparisons)
+    result = laptop.model_copy(update={"comparisons": comparisons})
+    forced = [arm.name for arm in result.arms if arm.forced_accept_length is not None]
+    assert forced
+    for text in (on_terminal(result, 120), render_markdown(result)):
+        rows = [line for line in text.splitlines() if "x [" in line and any(name in line for name in forced)]
+        assert len(rows) == len(forced) * len(result.loads)
+        assert all("probe" in row and "pays" not in row for row in rows)
+
+
+def test_terminal_tells_the_break_even_of_each_load(laptop: Result) -> None:
+    lines = on_terminal(laptop, 80).splitlines()
+    assert "c=4   break-even accept length: 1.30 [1.23, 1.37] for eagle3, 3 drafts" in [line.rstrip() for line in lines]
+    wide = on_terminal(laptop, 120)
+    assert "break-even" in next(line for line in wide.splitlines() if "tok/s a request" in line)
+
+
+def test_terminal_is_short_where_evidence_is_long(laptop: Result) -> None:
+    conclusion = laptop.conclusions[0].model_copy(update={"evidence": tuple(f"fact {index}" for index in range(40))})
+    shown = on_terminal(laptop.model_copy(update={"conclusions": (conclusion,)}), 100)
+    assert "fact 5" in shown
+    assert "fact 6" not in shown
+    assert "the rest is in the report" in shown
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "＝", " =", "\t="])
+def test_csv_guards_every_formula_start(laptop: Result, start: str) -> None:
+    name = f"{start}cmd()"
+    arms = tuple(arm.model_copy(update={"name": name}) for arm in laptop.arms[:1])
+    cells = tuple(cell.model_copy(update={"arm": name}) for cell in laptop.cells[:1])
+    (row,) = csv.DictReader(io.StringIO(render_csv(laptop.model_copy(update={"arms": arms, "cells": cells, "comparisons": ()}))))
+    assert row["arm"].startswith("'")
