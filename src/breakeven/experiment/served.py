@@ -171,10 +171,10 @@ async def _measure(
         check_alive()
         raise EngineDied(f"the counters cannot be read any more: {error}") from error
     finally:
-        for task in (load, looking):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        tasks = [task for task in (load, looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     check_alive()
     counters = (edges[0], edges[1]) if len(edges) == 2 else None
     return Measured(result=result, counters=counters, num_waiting=tuple(num_waiting))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,15 +66,20 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def marked_processes(mark: str) -> dict[int, str]:
-    """Pid and command of every running process whose environment holds `mark`: ours and everything that inherited it."""
-    found = {}
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            if mark.encode() in (process / "environ").read_bytes() and "\nState:\tZ" not in (process / "status").read_text():
-                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-    return found
+@pytest.fixture(scope="session")
+def find_marked() -> Callable[[str], dict[int, str]]:
+    """Pid and command of every running process whose environment holds a mark: who was given it, and all that inherited it."""
+
+    def find(mark: str) -> dict[int, str]:
+        found = {}
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit():
+                continue
+            try:
+                if mark.encode() in (process / "environ").read_bytes() and "\nState:\tZ" not in (process / "status").read_text():
+                    found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+        return found
+
+    return find

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from breakeven.experiment.store import read_run
 from breakeven.experiment.trial import Trial
-
-from .conftest import marked_processes
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -91,7 +90,7 @@ def test_fake_engine(tmp_path: Path) -> None:
     assert len({trial.launch for trial in record.trials}) > 8
 
 
-def test_embedded_engine(tmp_path: Path, tiny_model: Path) -> None:
+def test_embedded_engine(tmp_path: Path, tiny_model: Path, find_marked: Callable[[str], dict[int, str]]) -> None:
     (tmp_path / "plan.yaml").write_text(LOCAL_PLAN.format(target=tiny_model))
     folder = tmp_path / "runs" / "tiny"
     mark = f"BREAKEVEN_TEST={uuid.uuid4().hex}"
@@ -103,7 +102,7 @@ def test_embedded_engine(tmp_path: Path, tiny_model: Path) -> None:
         for _ in range(NUM_KILLS):
             process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(moments.uniform(1.0, 11.0))
-            killed_with_servers += any("drafter.serving" in line for line in marked_processes(mark).values())
+            killed_with_servers += any("drafter.serving" in line for line in find_marked(mark).values())
             process.kill()
             process.wait()
         # started again at once, while the watchdog of the run before may still be at work
@@ -120,15 +119,17 @@ def test_embedded_engine(tmp_path: Path, tiny_model: Path) -> None:
         assert killed_with_servers >= 3
         assert (folder / "report.html").stat().st_size > 10_000
         deadline_s = time.monotonic() + WATCHDOG_S
-        while (left := marked_processes(mark)) and time.monotonic() < deadline_s:
+        while (left := find_marked(mark)) and time.monotonic() < deadline_s:
             time.sleep(0.2)
         assert left == {}
     finally:
-        for pid in marked_processes(mark):
+        for pid in find_marked(mark):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_nothing_outlives_a_run_that_is_killed_and_never_started_again(tmp_path: Path, tiny_model: Path) -> None:
+def test_nothing_outlives_a_run_that_is_killed_and_never_started_again(
+    tmp_path: Path, tiny_model: Path, find_marked: Callable[[str], dict[int, str]]
+) -> None:
     (tmp_path / "plan.yaml").write_text(LOCAL_PLAN.format(target=tiny_model))
     mark = f"BREAKEVEN_TEST={uuid.uuid4().hex}"
     command = [sys.executable, "-m", "breakeven", "bench", str(tmp_path / "plan.yaml"), "--runs-dir", str(tmp_path)]
@@ -137,17 +138,17 @@ def test_nothing_outlives_a_run_that_is_killed_and_never_started_again(tmp_path:
     )
     try:
         deadline_s = time.monotonic() + 60
-        while not any("drafter.serving" in line for line in marked_processes(mark).values()):
+        while not any("drafter.serving" in line for line in find_marked(mark).values()):
             assert time.monotonic() < deadline_s, "no server was launched"
             time.sleep(0.05)
         time.sleep(1.0)
         process.kill()
         process.wait()
-        assert marked_processes(mark), "the watchdog and a server should be there just after the kill"
+        assert find_marked(mark), "the watchdog and a server should be there just after the kill"
         deadline_s = time.monotonic() + WATCHDOG_S
-        while marked_processes(mark) and time.monotonic() < deadline_s:
+        while find_marked(mark) and time.monotonic() < deadline_s:
             time.sleep(0.1)
-        assert marked_processes(mark) == {}
+        assert find_marked(mark) == {}
     finally:
-        for pid in marked_processes(mark):
+        for pid in find_marked(mark):
             os.kill(pid, signal.SIGKILL)
