@@ -82,7 +82,7 @@ def test_fake_engine(tmp_path: Path) -> None:
         kept.append(len(read_run(folder).trials) if (folder / "plan.yaml").exists() else 0)
     assert kept == sorted(kept)
     assert 0 < kept[-1] < 48
-    assert len(set(kept)) > 4
+    assert len(set(kept)) >= 3
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     record = read_run(folder)
     assert keys([trial for trial in record.trials if trial.valid]) == expected_keys(4, 3, ("plain", "eagle"))
