@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from breakeven.engines.base import Arm
+from breakeven.experiment.events import Event, TrialStarted
 from breakeven.experiment.live import LiveArm, Measured, SimulatedArm
 from breakeven.experiment.measure import measure
 from breakeven.experiment.plan import load_plan
@@ -27,8 +28,12 @@ def main() -> None:
     def make_live(arm: Arm) -> LiveArm:
         return SlowArm(arm, seed=plan.seed, window_s=plan.trial.window_s)
 
+    def tell(event: Event) -> None:
+        if isinstance(event, TrialStarted):
+            print("trial", flush=True)
+
     print("ready", flush=True)
-    measure(plan, Path(sys.argv[2]), lambda event: None, make_live=make_live)
+    measure(plan, Path(sys.argv[2]), tell, make_live=make_live)
 
 
 main()
