@@ -42,7 +42,7 @@ max_running_requests: 2
 num_threads: 1
 workload: {{fixed_length: true, max_tokens: 24}}
 load: [{{concurrency: 1}}, {{concurrency: 2}}]
-trial: {{warmup_s: 0.1, window_s: 0.3, repeats: 4}}
+trial: {{warmup_s: 0.1, window_s: 0.3, repeats: 3}}
 side_by_side: true
 arms:
   plain:
@@ -120,8 +120,8 @@ def test_embedded_engine(tmp_path: Path, tiny_model: Path, find_marked: Callable
         assert len(valid) == len(set(valid))
         # on a busy machine a trial can be void three times over: then its place is settled all the same
         voids = [(trial.arm, trial.launch, trial.attempt, trial.voids) for trial in record.trials if not trial.valid]
-        assert sorted(set(keys(record.trials))) == expected_keys(2, 4, ("plain", "ngram"))
-        assert len(valid) >= 16, voids
+        assert sorted(set(keys(record.trials))) == expected_keys(2, 3, ("plain", "ngram"))
+        assert len(valid) >= 12, voids
         assert not record.interrupted
         assert killed_with_servers >= 3
         assert (folder / "report.html").stat().st_size > 10_000
