@@ -29,7 +29,7 @@ class RunDisplay:
 
     def __enter__(self) -> RunDisplay:
         if self._console.is_terminal:
-            self._status = self._console.status("Checking the plan")
+            self._status = self._console.status("Checking the plan", refresh_per_second=4)
             self._status.start()
         return self
 
@@ -42,7 +42,7 @@ class RunDisplay:
         match event:
             case Launching():
                 self._live(
-                    f"Starting {escape(event.arm)}, {format_duration(event.elapsed_s)}  [dim]{escape(event.line[:80])}[/dim]",
+                    f"Starting {escape(event.arm)}, {event.elapsed_s:.0f} s  [dim]{escape(event.line[:80])}[/dim]",
                     event.arm,
                 )
             case Ready():

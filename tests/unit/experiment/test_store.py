@@ -124,7 +124,10 @@ def test_no_trial_is_doubled(store: RunStore) -> None:
         store.add_trial(make_trial(launch=launch))
     with pytest.raises(StoreError):
         store.add_trial(make_trial(launch=launch, attempt=1))
-    store.add_trial(make_trial(launch=launch, attempt=2, voids=(Void(code="errors", detail=""),)))
+    void = make_trial(launch=launch, attempt=2, voids=(Void(code="errors", detail=""),))
+    store.add_trial(void)
+    with pytest.raises(StoreError):
+        store.add_trial(void)
     assert len(store.record().trials) == 2
 
 
