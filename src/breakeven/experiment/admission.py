@@ -33,7 +33,7 @@ def mean_waiting(trials: Sequence[Trial]) -> float | None:
 def unequal_admission(run: RunSummary, arm: str, load: str) -> str | None:
     """Why the arm and the baseline are not comparable at this load point, with the figures; None where they are."""
     baseline = run.record.baseline
-    (point,) = (point for point in run.record.loads if point.label == load)
+    point = run.load(load)
     mine, theirs = run.trials(arm, load), run.trials(baseline, load)
     cap, baseline_cap = run.arm(arm).max_running_requests, run.arm(baseline).max_running_requests
     binding = point.concurrency is None or point.concurrency > min(cap, baseline_cap)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from breakeven.experiment.admission import unequal_admission
-from breakeven.experiment.summary import RunSummary, log_throughput
+from breakeven.experiment.summary import RunSummary, speed_measure
 from breakeven.stats.decision import Outcome, decide
 from breakeven.stats.intervals import ASSUMED_LAUNCH_SD, Estimate, block_interval
 from breakeven.stats.spending import nominal_alpha
@@ -19,7 +19,7 @@ PAIR_ASSUMED_SD = 2**0.5 * ASSUMED_LAUNCH_SD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """`log_ratio` is that of throughputs, arm over baseline. `not_comparable` says why the two were not on equal terms."""
+    """`log_ratio` is that of speeds, arm over baseline (see `speed_measure`). `not_comparable` says why the terms were unequal."""
 
     arm: str
     load: str
@@ -37,9 +37,9 @@ def log_ratio_of(blocks: Sequence[Sequence[float]], min_launches: int, max_launc
 
 
 def compare(run: RunSummary, arm: str, load: str) -> Compared:
-    """Throughput of `arm` over the baseline's, and its outcome at this look."""
+    """Speed of `arm` over the baseline's, and its outcome at this look."""
     record = run.record
-    blocks = run.paired(arm, record.baseline, load, log_throughput)
+    blocks = run.paired(arm, record.baseline, load, speed_measure(run.load(load)))
     # forced arms are there for what rounds cost: nothing is decided about them, so they stop at the first look
     last_look = record.min_launches if run.arm(arm).forced else record.max_launches
     log_ratio = log_ratio_of(list(blocks.values()), record.min_launches, last_look)

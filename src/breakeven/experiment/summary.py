@@ -12,12 +12,15 @@ from breakeven.engines.base import Arm
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.measures import decode_time_per_token, throughput
+from breakeven.loadgen.samples import LoadPoint
 
 __all__ = [
     "Measure",
     "RunSummary",
     "log_decode_time_per_token",
+    "log_request_speed",
     "log_throughput",
+    "speed_measure",
     "trial_acceptance",
 ]
 
@@ -27,6 +30,32 @@ Measure = Callable[[Trial], float]
 def log_throughput(trial: Trial) -> float:
     """Log of output tokens per second; -inf where no token arrived."""
     return _log(throughput(trial))
+
+
+def log_request_speed(trial: Trial) -> float:
+    """Log of output tokens per second of whole requests, queueing and prefill included; NaN where none was completed.
+
+    Tokens of the answers completed in the window, over the time since each was due.
+    """
+    whole = [
+        sample
+        for sample in trial.samples
+        if sample.error is None
+        and sample.finish_reason is not None
+        and not sample.staggered
+        and 0.0 < sample.end_s <= trial.window_s
+    ]
+    seconds = math.fsum(sample.end_s - sample.scheduled_s for sample in whole)
+    return _log(sum(sample.output_tokens for sample in whole) / seconds) if seconds > 0 else math.nan
+
+
+def speed_measure(load: LoadPoint) -> Measure:
+    """What arms are compared by.
+
+    Clients in closed loop wait for answers, so throughput shows speed. Arrivals at a given rate set the throughput themselves;
+    there, speed shows in how long requests take.
+    """
+    return log_throughput if load.rate_per_s is None else log_request_speed
 
 
 def log_decode_time_per_token(trial: Trial) -> float:
@@ -53,6 +82,7 @@ class RunSummary:
     def __init__(self, record: RunRecord) -> None:
         self.record = record
         self._arms = {arm.name: arm for arm in record.arms}
+        self._loads = {load.label: load for load in record.loads}
         self._all: dict[tuple[str, str], list[Trial]] = defaultdict(list)
         self._counted: dict[tuple[str, str], list[Trial]] = defaultdict(list)
         self._launches: dict[str, set[str]] = defaultdict(set)
@@ -66,6 +96,9 @@ class RunSummary:
 
     def arm(self, name: str) -> Arm:
         return self._arms[name]
+
+    def load(self, label: str) -> LoadPoint:
+        return self._loads[label]
 
     def trials(self, arm: str, load: str) -> Sequence[Trial]:
         """Those that count, in the order they were run."""

@@ -102,7 +102,9 @@ class Comparison(_Frozen):
     arm: str
     baseline: str
     load: str
-    ratio: Interval = Field(description="Throughput over the baseline's, paired by launch block")
+    ratio: Interval = Field(
+        description="Throughput over the baseline's, paired by launch block; in open loop the speed of whole requests"
+    )
     outcome: Outcome
     why: str = Field(description="One sentence: the rule that gave the outcome")
     num_blocks: int = 0

@@ -89,11 +89,11 @@ def _by_launch(logs: Sequence[Sequence[float]], sign: float = 1.0) -> Interval |
 
 
 def own_best(case: Case, table: Sequence[Cell]) -> tuple[BestOfArm, ...]:
-    """Each arm that could be run at the load point where it gave most tokens a second, fastest first."""
+    """Each arm that could be run at the closed-loop load point where it gave most tokens a second, fastest first."""
     best = []
-    order = case.loads
+    order = [load.label for load in case.record.loads if load.concurrency is not None]
     for arm in case.record.arms:
-        mine = [cell for cell in table if cell.arm == arm.name and cell.throughput is not None]
+        mine = [cell for cell in table if cell.arm == arm.name and cell.load in order and cell.throughput is not None]
         if arm.forced or not mine:
             continue
         peak = max(mine, key=lambda cell: cell.throughput.estimate if cell.throughput else 0.0)

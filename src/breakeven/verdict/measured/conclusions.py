@@ -55,7 +55,7 @@ def _outcomes(case: Case, cells: dict[tuple[str, str], Cell], compared: Sequence
             found.append(
                 Conclusion(
                     text=f"At {load}: {'; '.join(f'{item.arm} {_said(case, item)}, {ratio(item.ratio)}' for item in here)}.",
-                    evidence=tuple(_outcome_evidence(cells, item) for item in here),
+                    evidence=tuple(_outcome_evidence(case, cells, item) for item in here),
                 )
             )
     return found
@@ -65,15 +65,18 @@ def _said(case: Case, item: Comparison) -> str:
     return "cannot be compared" if case.is_void(item.arm, item.load) else _SAID[item.outcome]
 
 
-def _outcome_evidence(cells: dict[tuple[str, str], Cell], item: Comparison) -> str:
-    speeds = [
-        format_rate(cell.throughput.estimate)
-        for name in (item.arm, item.baseline)
-        if (cell := cells.get((name, item.load))) is not None and cell.throughput is not None
-    ]
+def _outcome_evidence(case: Case, cells: dict[tuple[str, str], Cell], item: Comparison) -> str:
+    if case.run.load(item.load).rate_per_s is None:
+        mine, theirs = (
+            format_rate(cell.throughput.estimate) if cell is not None and cell.throughput is not None else "?"
+            for cell in (cells.get((name, item.load)) for name in (item.arm, item.baseline))
+        )
+        compared = f"{item.arm} {mine} against {theirs} ({item.baseline})"
+    else:
+        compared = f"{item.arm} against {item.baseline} by the speed of whole requests, as arrivals set the throughput"
     launches = f"{plural(item.num_blocks, 'pair')} of launches" if item.num_blocks > 1 else "one launch each"
     level = "" if item.ratio.level == 0.95 else f", interval at {100 * item.ratio.level:.1f} % to pay for repeated looks"
-    return f"{item.arm} {' against '.join(speeds)} ({item.baseline}), {launches}{level}: {item.why}"
+    return f"{compared}, {launches}{level}: {item.why}"
 
 
 def _capacity(best: Sequence[BestOfArm]) -> list[Conclusion]:

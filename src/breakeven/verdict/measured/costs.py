@@ -46,13 +46,14 @@ class Costs:
 def measure_costs(run: RunSummary) -> Costs:
     """c of every speculative arm at every load point where its trials, the baseline's and accept lengths exist.
 
-    An arm that ran other numbers of requests than the baseline is left out: its c would be that of two different batches.
+    An arm that ran other numbers of requests than the baseline is left out, and so are open loops, where a faster server runs
+    fewer: such a c would be that of two different batches.
     """
     own: dict[tuple[str, str], dict[int, list[float]]] = {}
     groups: dict[tuple[str, int, str], dict[str, dict[int, list[float]]]] = {}
     for load in run.record.loads:
         for arm in run.record.arms:
-            if arm.speculation is None or arm.name == run.record.baseline:
+            if arm.speculation is None or arm.name == run.record.baseline or load.concurrency is None:
                 continue
             blocks = _log_costs(run, arm, load.label)
             if not blocks or unequal_admission(run, arm.name, load.label):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from breakeven.costs.identity import accept_length_for
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
-from breakeven.experiment.summary import log_throughput
+from breakeven.experiment.summary import speed_measure
 from breakeven.stats.intervals import block_interval
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.costs import FULLY_DRAFTED
@@ -141,7 +141,7 @@ def _rival(case: Case, load: str) -> str | None:
     best, *others = [compared.arm for compared in case.at(load) if case.outcome(compared) == "pays"] or [""]
     if not others:
         return None
-    blocks = case.run.paired(best, others[0], load, log_throughput)
+    blocks = case.run.paired(best, others[0], load, speed_measure(case.run.load(load)))
     lead = block_interval(list(blocks.values()), assumed_sd=PAIR_ASSUMED_SD)
     return None if lead.usable and lead.low > 0 else others[0]
 

@@ -55,6 +55,10 @@ def predict(run: RunSummary, costs: Costs, compared: Compared) -> Prediction:
     arm, load = run.arm(compared.arm), compared.load
     if arm.speculation is None:
         return Prediction()
+    if run.load(load).concurrency is None:
+        return Prediction(
+            why_none="in an open loop a faster server runs fewer requests at once, and the equation holds for equal ones"
+        )
     shares = [counts.drafted_share for launch in run.acceptance_by_launch(arm.name, load) for counts in launch]
     if not shares:
         return Prediction(why_none="its server counts no accepted drafts, so the equation has nothing to start from")

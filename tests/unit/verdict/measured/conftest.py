@@ -30,6 +30,7 @@ class Simulate(Protocol):
         arms: Sequence[Arm],
         *,
         loads: Sequence[int] = (1,),
+        rates: Sequence[float] = (),
         launches: int = 3,
         repeats: int = 2,
         min_launches: int | None = None,
@@ -56,6 +57,7 @@ def simulated_run(
     arms: Sequence[Arm],
     *,
     loads: Sequence[int] = (1,),
+    rates: Sequence[float] = (),
     launches: int = 3,
     repeats: int = 2,
     min_launches: int | None = None,
@@ -68,6 +70,7 @@ def simulated_run(
 ) -> RunRecord:
     """The first arm is the baseline."""
     points = [LoadPoint(concurrency=concurrency, max_tokens=64, temperature=temperature) for concurrency in loads]
+    points += [LoadPoint(rate_per_s=rate, max_tokens=64, temperature=temperature) for rate in rates]
     trials = [
         _trial(arm, point, block, place, repeat, place_in_launch, seed, window_s)
         for block in range(launches)

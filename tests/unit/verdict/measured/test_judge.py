@@ -280,6 +280,21 @@ def test_unequal_admission_voids_the_comparison(simulate: Simulate, make_arm: Ma
     assert [point.load for point in result.break_even] == ["c=1"]
 
 
+def test_open_loops_are_judged_by_how_long_requests_take(
+    simulate: Simulate, plain: Arm, eagle: Arm, forced: tuple[Arm, Arm]
+) -> None:
+    result = judge(simulate([plain, eagle, *forced], loads=(), rates=(0.3,), window_s=60.0))
+    speeds = {cell.arm: cell.throughput.estimate for cell in result.cells if cell.throughput is not None}
+    assert speeds["eagle"] == pytest.approx(speeds["plain"], rel=0.1)  # arrivals set it
+    item = comparison(result, "eagle", "0.3/s")
+    assert item.outcome == "pays"
+    assert item.ratio.estimate > 1.3
+    assert item.predicted is None
+    assert "open loop" in item.gap_explained
+    assert result.break_even == ()
+    assert result.own_best == ()
+
+
 def test_one_launch_says_what_it_cannot_know(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
     result = judge(simulate([plain, eagle], launches=1))
     ratio = comparison(result, "eagle", "c=1").ratio
