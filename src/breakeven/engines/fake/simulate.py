@@ -181,13 +181,17 @@ def _open_loop(load: LoadPoint, pace: _Pace, cap: int, window_s: float, rng: np.
 def _sample(
     truth: Truth, load: LoadPoint, pace: _Pace, index: int, wait_s: float, start_s: float, window_s: float, rng: np.random.Generator
 ) -> RequestSample:
-    """One request that was admitted at `start_s`, seen until the window ends. Tokens are reported at the window's two edges too."""
+    """One request that was admitted at `start_s`, seen until the window ends. The last token before either edge is reported."""
     first_s = start_s + pace.prefill_s
     end_s = start_s + pace.request_s(load.max_tokens)
     reports = [first_s + (end_s - first_s) * part / _REPORTS_PER_REQUEST for part in range(1, _REPORTS_PER_REQUEST + 1)]
-    times = sorted(time_s for time_s in (*reports, 0.0, window_s) if first_s < time_s <= min(end_s, window_s))
+    steps = {math.floor((time_s - first_s) / pace.token_s + 1e-9) for time_s in (*reports, 0.0, min(end_s, window_s))}
     arrivals = [(first_s, 1)] if first_s <= window_s else []
-    arrivals += [(time_s, min(load.max_tokens, 1 + math.floor((time_s - first_s) / pace.token_s + 1e-9))) for time_s in times]
+    arrivals += [
+        (time_s, 1 + step)
+        for step in sorted(steps)
+        if 0 < step < load.max_tokens and (time_s := first_s + step * pace.token_s) <= window_s + 1e-9
+    ]
     failed = truth.error_probability > 0 and rng.random() < truth.error_probability
     degenerate = truth.degenerate_probability > 0 and rng.random() < truth.degenerate_probability
     return RequestSample(

@@ -11,6 +11,7 @@ import pytest
 
 from breakeven.engines.base import Arm
 from breakeven.experiment.record import RunRecord
+from breakeven.experiment.stopping import open_comparisons
 from breakeven.findings import Finding
 from breakeven.verdict.judge import judge
 from breakeven.verdict.result import Comparison, Result
@@ -370,6 +371,19 @@ def test_the_same_trials_give_the_same_result_in_any_order(
 ) -> None:
     run = simulate([plain, eagle, *forced])
     assert judge(replace(run, trials=list(reversed(run.trials)))) == judge(run)
+
+
+def test_the_verdict_and_the_decision_to_go_on_are_one_computation(simulate: Simulate, make_arm: MakeArm) -> None:
+    noise = {**NOISE, "launch_sd": 0.03}
+    arms = [make_arm("plain", **noise), *(make_arm(f"x{step}", **{**noise, "step_s": step}) for step in (0.0175, 0.0185, 0.02))]
+    seen = set()
+    for launches in range(3, 9):
+        run = simulate(arms, launches=launches, repeats=1, min_launches=3, max_launches=8, window_s=4.0)
+        outcomes = {(item.arm, item.load): item.outcome for item in judge(run).comparisons}
+        still_open = {place for place, outcome in outcomes.items() if outcome == "undecided" and launches < 8}
+        assert set(open_comparisons(run)) == still_open
+        seen |= set(outcomes.values())
+    assert {"pays", "undecided"} <= seen
 
 
 def test_results_are_json_without_nan(healthy: Result) -> None:
