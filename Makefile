@@ -56,14 +56,14 @@ $(VENV)/.python:
 
 $(VENV)/.demo-ready: requirements/demo.txt pyproject.toml | $(VENV)/.python
 	@echo "Installing into $(VENV): torch (200 MB as a CPU build$(if $(TORCH_INDEX), from $(TORCH_INDEX),; about 3 GB where pip takes the CUDA build, see TORCH_INDEX in the Makefile)) and 70 MB of other packages"
-	@$(pip) install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
-	@$(pip) install --quiet -r requirements/demo.txt
-	@$(pip) install --quiet --no-deps --editable .
+	@$(pip) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	@$(pip) install --quiet --quiet -r requirements/demo.txt
+	@$(pip) install --quiet --quiet --no-deps --editable .
 	@touch $@
 
 $(VENV)/.dev-ready: requirements/dev.txt $(VENV)/.demo-ready
 	@echo "Installing the test tools (40 MB)"
-	@$(pip) install --quiet -r requirements/dev.txt
+	@$(pip) install --quiet --quiet -r requirements/dev.txt
 	@touch $@
 
 clean:
