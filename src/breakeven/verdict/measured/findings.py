@@ -11,12 +11,14 @@ from breakeven.verdict.measured.fairness import fairness_findings
 from breakeven.verdict.measured.prediction import GAP_ALPHA
 from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent
 from breakeven.verdict.public_figures import QUANTIZATION_LOSSES
-from breakeven.verdict.reported.floor import static_checks
+from breakeven.verdict.static_checks import static_checks
 
 __all__ = ["FLOOR", "dead_drafters", "findings", "is_lookup"]
 
 # an accept length that prints as 1.00, over enough drafts for luck to have shown
 FLOOR = 1.005
+# below this a trained head is broken more often than weak
+_NEAR_FLOOR = 1.10
 _MIN_DRAFTS = 100
 # how near the most that k drafts allow counts as all of them accepted
 _CEILING_GAP = 0.02
@@ -27,6 +29,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
     found = [
         *_impossible(case),
         *_at_floor(case),
+        *_near_floor(case),
         *_at_ceiling(case),
         *_forced_missed(case),
         *_varies_with_load(case),
@@ -115,6 +118,28 @@ def _not_quantization() -> list[str]:
         "a weak drafter still gets some drafts right; none at all is the sign of wrong wiring",
         f"quantization of the target does not explain it: {weight_only.kind} costs {loss}",
     ]
+
+
+def _near_floor(case: Case) -> list[Finding]:
+    dead = dead_drafters(case)
+    found = []
+    for arm in case.candidates:
+        here = {load: length for (name, load), length in case.lengths.items() if name == arm.name}
+        told = [(load, length) for load, length in here.items() if length.counts.num_drafted >= _MIN_DRAFTS]
+        if arm.name in dead or is_lookup(case, arm.name) or not told or any(length.value >= _NEAR_FLOOR for _, length in told):
+            continue
+        assert arm.speculation is not None
+        found.append(
+            Finding(
+                code="accept-length-near-floor",
+                severity="warning",
+                confidence="medium",
+                title=f"Next to no draft of {arm.name} is accepted",
+                evidence=tuple(f"{load}: accept length {figure(length.interval)}" for load, length in told),
+                remedy=f"Check first, as for a drafter that gets nothing right: {'; '.join(static_checks(arm.speculation.method))}.",
+            )
+        )
+    return found
 
 
 def _at_ceiling(case: Case) -> list[Finding]:

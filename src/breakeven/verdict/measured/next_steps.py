@@ -9,8 +9,8 @@ from breakeven.stats.decision import MAX_FURTHER_LAUNCHES
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.findings import dead_drafters
 from breakeven.verdict.measured.wording import listed, plural
-from breakeven.verdict.reported.floor import static_checks
 from breakeven.verdict.result import Comparison
+from breakeven.verdict.static_checks import static_checks
 
 __all__ = ["next_measurements"]
 

@@ -10,33 +10,9 @@ from breakeven.verdict.public_figures import public_accept_length, quantization_
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.verdict.reported.wording import printed, share
+from breakeven.verdict.static_checks import static_checks
 
-__all__ = ["floor_findings", "static_checks", "why_not_quantization"]
-
-_CHECKS_OF_HEADS = (
-    "the algorithm flag against the drafter's architecture",
-    "tensors dropped or missing when the drafter was loaded",
-    "the map from draft to target vocabulary (d2t: present, as offsets)",
-    "the auxiliary layer ids and their convention",
-    "the norm flags",
-    "RoPE and the drafter's position limit",
-)
-# What to look at, in this order, when nothing is accepted.
-STATIC_CHECKS: dict[str, tuple[str, ...]] = {
-    "ngram": ("the length of the match that is looked up", "whether the traffic repeats its prompt at all"),
-    "suffix": ("whether the traffic repeats itself at all",),
-    "draft_model": (
-        "the drafter's tokenizer and vocabulary against the target's",
-        "tensors dropped or missing when the drafter was loaded",
-        "the drafter's quantization, which may be inherited from the target",
-        "RoPE and the drafter's position limit",
-    ),
-    "mtp": ("tensors dropped or missing when the drafter was loaded", "the norm flags", "the drafter's quantization"),
-}
-
-
-def static_checks(method: str) -> tuple[str, ...]:
-    return STATIC_CHECKS.get(method, _CHECKS_OF_HEADS)
+__all__ = ["floor_findings", "why_not_quantization"]
 
 
 def floor_findings(case: Case) -> list[Finding]:

@@ -190,6 +190,14 @@ def test_a_dead_drafter_is_not_told_to_train_more(simulate: Simulate, plain: Arm
     assert result.next_measurements[0].startswith("Read the files and the launch of dead, no server needed: the algorithm flag")
 
 
+def test_next_to_nothing_accepted_is_checked_like_nothing(simulate: Simulate, make_arm: MakeArm, plain: Arm, eagle: Arm) -> None:
+    weak = make_arm("weak", 3, joint=(0.05, 0.01, 0.0), cost_ratio=1.3, **NOISE)
+    ngram = make_arm("ngram", 3, method="ngram", joint=(0.05, 0.0, 0.0), cost_ratio=1.1, **NOISE)
+    found = finding(judge(simulate([plain, eagle, weak, ngram])), "accept-length-near-floor")
+    assert found.title == "Next to no draft of weak is accepted"
+    assert "d2t" in found.remedy
+
+
 def test_acceptance_at_the_ceiling_is_suspicious(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
     result = judge(simulate([plain, make_arm("perfect", 2, joint=(1.0, 1.0), cost_ratio=1.2, **NOISE)]))
     assert "every draft accepted" in finding(result, "accept-length-at-ceiling").title
