@@ -136,7 +136,7 @@ def _near_floor(case: Case) -> list[Finding]:
                 confidence="medium",
                 title=f"Next to no draft of {arm.name} is accepted",
                 evidence=tuple(f"{load}: accept length {figure(length.interval)}" for load, length in told),
-                remedy=f"Check first, as for a drafter that gets nothing right: {'; '.join(static_checks(arm.speculation.method))}.",
+                remedy=f"Check first, as if nothing were accepted: {'; '.join(static_checks(arm.speculation.method))}.",
             )
         )
     return found
