@@ -83,8 +83,8 @@ def _show_dry_run(plan: Plan) -> None:
     num_prompts = len(run_prompts(plan))
     check_arms(plan.arms())
     cost = budget(plan)
-    for arm, command in commands(plan):
-        typer.echo(f"{arm}:\n  {command}")
+    for arm, command, doubt in commands(plan):
+        typer.echo(f"{arm}:\n  {command}" + (f"\n  ({doubt})" if doubt else ""))
     more = (
         f", up to {plan.launches.max} launches an arm where the verdict stays open" if plan.launches.max > plan.launches.min else ""
     )

@@ -18,10 +18,16 @@ __all__ = ["Arm", "Counters", "Engine", "LaunchCommand", "Speculation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """How an arm drafts. `forced_accept_length` makes the engine accept to order (mean, bonus included) whatever is drafted."""
+    """How an arm drafts. `forced_accept_length` makes the engine accept to order (mean, bonus included) whatever is drafted.
+
+    A chain drafts one token a step. A tree (`topk` above 1, SGLang only) takes `num_steps` steps and verifies the best
+    `num_draft_tokens` of what they grew.
+    """
 
     method: Literal["ngram", "eagle3"]
     num_draft_tokens: int
+    topk: int = 1
+    num_steps: int | None = None
     drafter: Path | None = None
     forced_accept_length: float | None = None
     ngram_max: int = 3
@@ -34,6 +40,12 @@ class Arm:
 
     Launched when `url` is None, attached otherwise. `max_running_requests` bounds admission and must be equal on arms that are
     compared. `extra_flags` go to the engine's command line untouched.
+
+    executable: the engine's command, the Python it is installed in, or that environment's folder; None looks on the PATH.
+    engine_version: the release, where it cannot be read from the installation.
+    quantization: the target's; a drafter is never quantized along with it.
+    max_graph_batch: largest batch, in requests, that is decoded from a recorded GPU graph.
+    command: the user's own command in place of all this, with {port} where the port belongs.
     """
 
     name: str
@@ -46,6 +58,14 @@ class Arm:
     context_length: int | None = None
     num_threads: int | None = None
     seed: int = 0
+    executable: Path | None = None
+    engine_version: str | None = None
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    quantization: str | None = None
+    max_graph_batch: int | None = None
+    command: tuple[str, ...] = ()
     extra_flags: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     url: str | None = None
@@ -60,10 +80,14 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCommand:
-    """An exact command line and what it adds to the environment (secrets stay in the environment it inherits)."""
+    """An exact command line and what it adds to the environment (secrets stay in the environment it inherits).
+
+    `doubt` says which part of it rests on a release that nobody has checked; empty where none does.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +116,13 @@ class Engine(Protocol):
         Raises:
             CheckpointError: the target or the drafter cannot be served.
             UsageError: the arm asks for something this engine cannot do.
+        """
+        ...
+
+    def refusal(self, arm: Arm) -> str | None:
+        """Why the release that is installed here cannot serve `arm`, although the plan makes sense; None when it can.
+
+        Such an arm is given up before it starts, with this as the reason, and the others are measured.
         """
         ...
 

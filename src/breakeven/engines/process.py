@@ -39,7 +39,8 @@ POLL_S = 0.1
 HEALTH_INTERVAL_S = 0.25
 HEALTH_TIMEOUT_S = 10.0
 TERM_S, KILL_S = 15.0, 10.0
-LINES_SHOWN = 12
+# The cause stands far above the end: every process of an engine adds a traceback of its own.
+LINES_READ, LINES_SHOWN = 300, 12
 
 Explain = Callable[[Sequence[str], int | None], str | None]
 Progress = Callable[[float, str], None]
@@ -173,13 +174,13 @@ class ServerProcess:
                     progress(elapsed_s, (log_tail(self.log, 1) or ("",))[0])
                 await asyncio.sleep(POLL_S)
 
-    def check_alive(self) -> None:
-        """Raises EngineDied, with the end of the log, once the process is gone."""
+    def check_alive(self, explain: Explain = lambda _tail, _code: None) -> None:
+        """Raises EngineDied, with why where that is known and else the end of the log, once the process is gone."""
         code = self.exit_code
         if code is not None:
-            tail = log_tail(self.log)
+            tail = log_tail(self.log, LINES_READ)
             raise EngineDied(
-                f"arm {self.name}: the server exited {_describe(code)} while it was being measured. {self._shown(tail)}",
+                f"arm {self.name}: the server exited {_describe(code)} while it was being measured. {self._why(tail, explain)}",
                 log_tail=tail,
             )
 
@@ -213,10 +214,12 @@ class ServerProcess:
         self._detached = True
 
     def _launch_error(self, what: str, explain: Explain) -> LaunchError:
-        tail = log_tail(self.log)
+        tail = log_tail(self.log, LINES_READ)
+        return LaunchError(f"arm {self.name}: the server {what}. {self._why(tail, explain)}", log_tail=tail)
+
+    def _why(self, tail: Sequence[str], explain: Explain) -> str:
         why = explain(tail, self.exit_code)
-        shown = f"{why} Its log: {self.log}" if why else self._shown(tail)
-        return LaunchError(f"arm {self.name}: the server {what}. {shown}", log_tail=tail)
+        return f"{why} Its log: {self.log}" if why else self._shown(tail)
 
     def _shown(self, tail: Sequence[str]) -> str:
         if not tail:

@@ -6,11 +6,12 @@ import difflib
 
 from breakeven.engines.base import Engine
 from breakeven.engines.local.engine import LocalEngine
+from breakeven.engines.vllm.engine import VllmEngine
 from breakeven.errors import PlanError
 
 __all__ = ["ENGINES", "get_engine"]
 
-ENGINES: dict[str, Engine] = {"local": LocalEngine()}
+ENGINES: dict[str, Engine] = {"local": LocalEngine(), "vllm": VllmEngine()}
 
 
 def get_engine(name: str) -> Engine:

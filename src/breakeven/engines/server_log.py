@@ -9,18 +9,19 @@ __all__ = ["log_lines", "log_tail"]
 
 TAIL_BYTES = 65_536
 MAX_LOG_BYTES = 64_000_000
-MAX_LINE_CHARACTERS = 500
+# What is shown ends here; facts are read from whole lines, and vLLM states its configuration in one of 5000 characters.
+MAX_SHOWN_CHARACTERS, MAX_LINE_CHARACTERS = 500, 20_000
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def log_tail(file: Path, num_lines: int = 30) -> tuple[str, ...]:
     """The last lines that hold text, safe to print: colours and control characters removed, long lines cut. Empty without a log."""
-    return tuple(_read(file, TAIL_BYTES)[-num_lines:])
+    return tuple(line[:MAX_SHOWN_CHARACTERS] for line in _read(file, TAIL_BYTES)[-num_lines:])
 
 
 def log_lines(file: Path) -> tuple[str, ...]:
-    """Every line (the last 64 MB of a longer log), cleaned as by `log_tail`."""
+    """Every line (the last 64 MB of a longer log), cleaned as by `log_tail` and cut at 20 000 characters."""
     return tuple(_read(file, MAX_LOG_BYTES))
 
 

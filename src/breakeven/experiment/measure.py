@@ -75,8 +75,8 @@ def measure(plan: Plan, folder: Path, tell: Tell, *, make_live: MakeLive | None 
         return carry_out(plan, store, make_live, open_comparisons, tell, side_by_side=side_by_side)
 
 
-def commands(plan: Plan) -> list[tuple[str, str]]:
-    """(arm, command) as they would be run; only the port differs.
+def commands(plan: Plan) -> list[tuple[str, str, str]]:
+    """(arm, command, doubt) as they would be run; only the port differs. `doubt` is empty, or says what is unverified or refused.
 
     Raises:
         UsageError: an arm asks for something its engine cannot do.
@@ -84,10 +84,13 @@ def commands(plan: Plan) -> list[tuple[str, str]]:
     shown = []
     for arm in plan.arms():
         if arm.url is not None or arm.engine == "fake":
-            shown.append((arm.name, f"(attached to {arm.url})" if arm.url else SimulatedArm.command))
+            shown.append((arm.name, f"(attached to {arm.url})" if arm.url else SimulatedArm.command, ""))
             continue
-        command = get_engine(arm.engine).launch_command(arm, EXAMPLE_PORT)
-        shown.append((arm.name, shown_command(command.argv, command.env)))
+        engine = get_engine(arm.engine)
+        command = engine.launch_command(arm, EXAMPLE_PORT)
+        refusal = engine.refusal(arm)
+        doubt = f"will not be started: {refusal}" if refusal else command.doubt
+        shown.append((arm.name, shown_command(command.argv, command.env), doubt))
     return shown
 
 

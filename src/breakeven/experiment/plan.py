@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -117,17 +118,28 @@ def _resolved(plan: Plan, base: Path) -> Plan:
                 ensure_random_head(open_folder(target), seed=plan.seed) if random else resolve_model(speculation.drafter, base)
             )
             speculation = speculation.model_copy(update={"drafter": str(drafter)})
-        arms[name] = arm.model_copy(update={"speculation": speculation})
+        arms[name] = arm.model_copy(update={"speculation": speculation, "executable": _program(arm.executable, base)})
     prompts = plan.workload.prompts
     if prompts != "builtin":
         prompts = str(base / Path(prompts).expanduser())
     return plan.model_copy(
         update={
             "target": str(target) if target is not None else plan.target,
+            "executable": _program(plan.executable, base),
             "arm_plans": arms,
             "workload": plan.workload.model_copy(update={"prompts": prompts}),
         }
     )
+
+
+def _program(executable: str | None, base: Path) -> str | None:
+    """A path relative to the plan becomes absolute; a bare name is left for the PATH."""
+    if executable is None:
+        return None
+    if "/" not in executable and not (base / executable).exists():
+        return shutil.which(executable) or executable
+    # not resolved: an environment's Python is a link, and what it points to is another environment
+    return str(base / Path(executable).expanduser())
 
 
 def _lines(root: yaml.Node, where: str) -> Iterator[tuple[Location, int]]:

@@ -17,7 +17,17 @@ from breakeven.engines.base import Arm, Speculation
 from breakeven.experiment.secrets import names_a_secret
 from breakeven.loadgen.samples import LoadPoint
 
-__all__ = ["ArmPlan", "EngineName", "LaunchesPlan", "LoadPlan", "Plan", "SpeculationPlan", "TrialPlan", "WorkloadPlan"]
+__all__ = [
+    "ArmPlan",
+    "EngineName",
+    "LaunchesPlan",
+    "LoadPlan",
+    "Plan",
+    "ServingPlan",
+    "SpeculationPlan",
+    "TrialPlan",
+    "WorkloadPlan",
+]
 
 MAX_NAME_LENGTH = 40
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -79,6 +89,10 @@ class SpeculationPlan(_Section):
     )
     ngram_max: int = Field(default=3, ge=1, le=64, description="Longest n-gram looked up")
     ngram_min: int = Field(default=1, ge=1, le=64, description="Shortest n-gram looked up")
+    topk: int = Field(default=1, ge=1, le=64, description="Branches a step of a drafted tree (sglang); 1 drafts a chain")
+    num_steps: int | None = Field(
+        default=None, ge=1, le=64, description="Drafting steps of a tree; a chain has one a drafted token"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> SpeculationPlan:
@@ -93,17 +107,43 @@ class SpeculationPlan(_Section):
                 f"forced_accept_length {self.forced_accept_length:g} cannot be reached: {self.num_draft_tokens} draft tokens "
                 f"give at most {self.num_draft_tokens + 1} tokens a round"
             )
+        if self.topk > 1 and (self.method != "eagle3" or self.num_steps is None):
+            raise ValueError(f"topk is {self.topk}: trees are drafted by method eagle3, and need num_steps too")
+        if self.topk == 1 and self.num_steps not in (None, self.num_draft_tokens):
+            raise ValueError(
+                f"num_steps is {self.num_steps} and num_draft_tokens {self.num_draft_tokens}; a chain (topk 1) drafts one token a "
+                "step: leave num_steps out"
+            )
         if self.ngram_min > self.ngram_max:
             raise ValueError(f"ngram_min is {self.ngram_min} and ngram_max {self.ngram_max}; expected ngram_min <= ngram_max")
         return self
 
 
-class ArmPlan(_Section):
+class ServingPlan(_Section):
+    """How a launched engine is installed and laid out. In the plan: for every arm of the plan's engine; in an arm: for it alone."""
+
+    executable: str | None = Field(
+        default=None, min_length=1, description="The engine's command, its environment's folder or Python (default: on the PATH)"
+    )
+    engine_version: str | None = Field(
+        default=None, min_length=1, max_length=40, description="Release, where it cannot be read from the installation"
+    )
+    tensor_parallel: int | None = Field(default=None, ge=1, le=1024, description="GPUs that share each layer")
+    pipeline_parallel: int | None = Field(default=None, ge=1, le=1024, description="Stages of layers")
+    data_parallel: int | None = Field(default=None, ge=1, le=1024, description="Copies of the model behind one server")
+    quantization: str | None = Field(default=None, min_length=1, max_length=40, description="The target's, as the engine spells it")
+    max_graph_batch: int | None = Field(
+        default=None, ge=1, le=100_000, description="Largest batch, in requests, decoded from a recorded GPU graph"
+    )
+
+
+class ArmPlan(ServingPlan):
     engine: EngineName | None = Field(default=None, description="This arm's engine, where it differs from the plan's")
     speculation: SpeculationPlan | None = Field(default=None, description="Absent: plain decoding")
     max_running_requests: int | None = Field(
         default=None, ge=1, description="This arm's own limit; the report flags the difference"
     )
+    command: Texts = Field(default=(), description="Your own command that serves this arm, as a list; {port} is put in")
     extra_flags: Texts = Field(default=(), description="Given to the engine's command line untouched")
     env: dict[str, str] = Field(default_factory=dict, description="Environment of this server; no secrets")
     served_name: str | None = Field(default=None, min_length=1, max_length=200, description="What requests call the model")
@@ -136,7 +176,13 @@ class ArmPlan(_Section):
         reserved = next((flag for flag in flags if flag.partition("=")[0] in RESERVED_FLAGS), None)
         if reserved is not None:
             raise ValueError(f"extra_flags has {reserved}, which Breakeven sets itself; remove it")
-        launched_only = [key for key, value in (("extra_flags", self.extra_flags), ("env", self.env)) if value]
+        if self.command and not any("{port}" in part for part in self.command):
+            raise ValueError("command has no {port}; put it where the server takes its port, e.g. [./serve.sh, --port, '{port}']")
+        fixed = next((key for key in ("extra_flags", *ServingPlan.model_fields) if getattr(self, key)), None)
+        if self.command and fixed is not None:
+            raise ValueError(f"{fixed} goes into a command line that Breakeven writes, and this arm has its own (command)")
+        launched = ("command", "extra_flags", "env", *ServingPlan.model_fields)
+        launched_only = [key for key in launched if getattr(self, key) and key != "engine_version"]
         if self.url is not None and launched_only:
             raise ValueError(f"{launched_only[0]} cannot reach a server that is only attached to (url); remove one of the two")
         attached_only = [key for key in ("metrics_urls", "api_key_env") if getattr(self, key)]
@@ -145,7 +191,7 @@ class ArmPlan(_Section):
         return self
 
 
-class Plan(_Section):
+class Plan(ServingPlan):
     """plan.yaml. After `load_plan` every model and file is an absolute path."""
 
     name: str = Field(description="Folder of the run under runs/ (default: the plan's folder)")
@@ -253,10 +299,13 @@ class Plan(_Section):
                 forced_accept_length=drafting.forced_accept_length,
                 ngram_max=drafting.ngram_max,
                 ngram_min=drafting.ngram_min,
+                topk=drafting.topk,
+                num_steps=drafting.num_steps,
             )
+        engine = arm.engine or self.engine
         return Arm(
             name=name,
-            engine=arm.engine or self.engine,
+            engine=engine,
             target=None if self.target is None else Path(self.target),
             served_name=arm.served_name,
             speculation=speculation,
@@ -265,6 +314,8 @@ class Plan(_Section):
             context_length=self.context_length,
             num_threads=self.num_threads,
             seed=self.seed,
+            **self._serving(arm, engine),
+            command=arm.command,
             extra_flags=arm.extra_flags,
             env=arm.env,
             url=arm.url,
@@ -272,6 +323,16 @@ class Plan(_Section):
             api_key_env=arm.api_key_env,
             simulation=arm.simulation,
         )
+
+    def _serving(self, arm: ArmPlan, engine: str) -> dict[str, Any]:
+        """The arm's keys of `ServingPlan`, else the plan's, which speak of its own engine; what neither says keeps its default."""
+        sources = (arm, self) if engine == self.engine and not arm.command else (arm,)
+        chosen: dict[str, Any] = {}
+        for key in ServingPlan.model_fields:
+            value = next((getattr(source, key) for source in sources if getattr(source, key) is not None), None)
+            if value is not None:
+                chosen[key] = Path(value) if key == "executable" else value
+        return chosen
 
 
 def _checked_url(url: str) -> str:

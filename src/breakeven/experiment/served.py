@@ -57,6 +57,9 @@ class LaunchedArm:
         self._model = ""
 
     async def start(self, launch: str, on_wait: Callable[[float, str], None]) -> Mapping[str, object]:
+        refusal = self._engine.refusal(self._arm)
+        if refusal is not None:
+            raise LaunchError(f"arm {self._arm.name}: not started. {refusal}")
         log = self._logs / log_name(launch)
         process = ServerProcess.start(self._launch_command, name=self._arm.name, port=self._port, log=log, ledger=self._ledger)
         self._process = process
@@ -74,8 +77,9 @@ class LaunchedArm:
     async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
         assert self._process is not None, "start comes first"
         endpoint = Endpoint(url=self._process.base_url, model=self._model)
-        async with Scraper(self._engine, self._process.base_url) as scraper:
-            return await _measure(endpoint, scraper, self._process.check_alive, step, self._questions, on_progress)
+        process, explain = self._process, self._engine.explain_failure
+        async with Scraper(self._engine, process.base_url) as scraper:
+            return await _measure(endpoint, scraper, lambda: process.check_alive(explain), step, self._questions, on_progress)
 
     async def stop(self) -> None:
         if self._process is not None:

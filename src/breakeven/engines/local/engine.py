@@ -19,6 +19,9 @@ class LocalEngine:
     def check(self, arm: Arm) -> None:
         launch.check(arm)
 
+    def refusal(self, arm: Arm) -> str | None:
+        return None
+
     def launch_command(self, arm: Arm, port: int) -> LaunchCommand:
         return launch.launch_command(arm, port)
 

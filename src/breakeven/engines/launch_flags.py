@@ -1,0 +1,91 @@
+"""Flags and variables whose name, or whose being there, differs by engine release: one row each, never a branch.
+
+Read from released packages and public pull requests. A purpose without a row is the same in every release that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from breakeven.versions import Span, Version, rows_for
+
+__all__ = ["CHECKED", "LAUNCH_FLAGS", "ChosenFlag", "LaunchFlag", "checked_doubt", "choose_flag"]
+
+# Releases whose flags and metrics were read, ends included; what lies outside is tried all the same and marked unverified.
+CHECKED = {"vllm": Span.of("0.8.5", "0.33.0"), "sglang": Span.of("0.4.6.post5", "0.5.23")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchFlag:
+    """`name` is the flag, key or variable that serves `purpose` in the releases of `span`; None: they have none."""
+
+    engine: str
+    purpose: str
+    span: Span
+    name: str | None
+    source: str
+    recorded: str = "2026-11"
+
+
+LAUNCH_FLAGS: tuple[LaunchFlag, ...] = (
+    LaunchFlag(
+        engine="vllm",
+        purpose="largest batch in a graph",
+        span=Span.of(None, "0.11.0"),
+        name="--cuda-graph-sizes",
+        source="engine/arg_utils.py; counts tokens; one number stands for all sizes up to it",
+    ),
+    LaunchFlag(
+        engine="vllm",
+        purpose="largest batch in a graph",
+        span=Span.of("0.11.1", None, "0.33.0"),
+        name="--max-cudagraph-capture-size",
+        source="vllm PR 26016; counts tokens",
+    ),
+    LaunchFlag(
+        engine="vllm",
+        purpose="forced acceptance",
+        span=Span.of(None, "0.19.1"),
+        name=None,
+        source="config/speculative.py: no rejection_sample_method synthetic",
+    ),
+    LaunchFlag(
+        engine="vllm",
+        purpose="forced acceptance",
+        span=Span.of("0.20.0", None, "0.33.0"),
+        name="synthetic_acceptance_length",
+        source="config/speculative.py",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenFlag:
+    """`name` None: the release has no such thing. `doubt`: why the choice is uncertain, empty where it is not."""
+
+    name: str | None
+    doubt: str = ""
+
+
+def choose_flag(engine: str, purpose: str, version: Version | None) -> ChosenFlag:
+    """The flag for a release; where several rows may hold, the newest of them, with the doubt."""
+    rows = [row for row in LAUNCH_FLAGS if (row.engine, row.purpose) == (engine, purpose)]
+    applicable = rows_for(rows, version)
+    if not applicable.rows:
+        raise KeyError(f"no row for {engine}, {purpose}")
+    settled = len({row.name for row in applicable.rows}) == 1 and version is not None
+    doubt = "" if settled and "unverified" not in applicable.doubt else f"{purpose}: {applicable.doubt}" if applicable.doubt else ""
+    return ChosenFlag(name=applicable.rows[-1].name, doubt=doubt)
+
+
+def checked_doubt(engine: str, version: Version | None, doubts: Iterable[str] = ()) -> str:
+    """What of a command line is uncertain for this release, as one text; empty where all of it was read."""
+    span = CHECKED[engine]
+    if version is None:
+        general = f"the release of {engine} is not known: flags of the newest one are used (set engine_version)"
+    elif version not in span:
+        general = f"{engine} {version} was never checked ({span} were): unverified"
+    else:
+        return "; ".join(doubt for doubt in doubts if doubt)
+    return general

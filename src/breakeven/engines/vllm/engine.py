@@ -1,0 +1,35 @@
+"""vLLM as an adapter. Releases: `launch_flags.CHECKED`; what differs between them: docs/engines.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from breakeven.engines.base import Arm, Counters, LaunchCommand
+from breakeven.engines.vllm import facts, launch, logs, metrics
+
+__all__ = ["VllmEngine"]
+
+
+class VllmEngine:
+    """See `Engine` for what each method promises."""
+
+    name = "vllm"
+    health_path = "/health"
+
+    def check(self, arm: Arm) -> None:
+        launch.check(arm)
+
+    def refusal(self, arm: Arm) -> str | None:
+        return launch.refusal(arm)
+
+    def launch_command(self, arm: Arm, port: int) -> LaunchCommand:
+        return launch.launch_command(arm, port)
+
+    def parse_metrics(self, exposition: str, time_s: float) -> Counters:
+        return metrics.parse_metrics(exposition, time_s)
+
+    def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:
+        return logs.explain_failure(log_tail, exit_code)
+
+    def facts(self, arm: Arm, log_lines: Sequence[str], metrics: str) -> Mapping[str, object]:
+        return facts.facts(arm, log_lines, metrics)
