@@ -35,7 +35,7 @@ class Look:
 
 
 def trace(name: str, xs: Sequence[float], values: Sequence[Interval], look: Look) -> dict[str, Any]:
-    """A line with marks; error bars where there are intervals (JSON knows no infinity: an open side has no bar)."""
+    """A line with marks; error bars where there are intervals. An infinite side becomes null in JSON, and so has no bar."""
     colour = COLOURS[look.colour % len(COLOURS)]
     dash = look.dash or DASHES[look.colour // len(COLOURS) % len(DASHES)]
     symbol = SYMBOLS[look.symbol % len(SYMBOLS)] + ("-open" if look.hollow else "")
@@ -44,7 +44,7 @@ def trace(name: str, xs: Sequence[float], values: Sequence[Interval], look: Look
         "mode": "lines+markers",
         "name": name,
         "x": list(xs),
-        "y": [value.estimate if math.isfinite(value.estimate) else None for value in values],
+        "y": [value.estimate for value in values],
         "line": {"color": colour, "width": look.width, "dash": dash},
         "marker": {"color": colour, "symbol": symbol, "size": 9},
         "hovertemplate": "%{y:.4g}<extra>%{fullData.name}</extra>",
@@ -65,6 +65,4 @@ def top_of_axis(values: Sequence[Interval]) -> float:
 
 def _distance(upper: float | None, lower: float | None) -> float | None:
     """The length of half an error bar, None where that side has no bound."""
-    if upper is None or lower is None or not math.isfinite(upper - lower):
-        return None
-    return upper - lower
+    return None if upper is None or lower is None else upper - lower
