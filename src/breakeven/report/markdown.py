@@ -11,9 +11,9 @@ from breakeven.verdict.result import Result
 
 __all__ = ["render_markdown"]
 
-# What CommonMark or GitHub gives a meaning to inside a line or a table cell, mentions (@) and references (#) included; and what
-# would begin a list or a rule if it came first.
-SPECIAL = re.compile(r"[\\`*_\[\]<>#|~$&@]|^[-+=]|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
+# What CommonMark or GitHub gives a meaning to inside a line or a table cell, mentions (@), references (#) and bare addresses included;
+# and what would begin a list or a rule if it came first.
+SPECIAL = re.compile(r"[\\`*_\[\]<>#|~$&@]|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
 
 
 def render_markdown(result: Result) -> str:

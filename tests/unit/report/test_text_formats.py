@@ -48,6 +48,7 @@ def test_markdown_tables_have_equal_columns(hostile: Result) -> None:
     assert columns == {3, 5, 9}
     assert "<img" not in text.replace("\\<", "")
     assert "@here" not in text.replace("\\@", "")
+    assert "http://" not in text
 
 
 def test_markdown_shows_every_outcome(laptop: Result) -> None:
