@@ -1,0 +1,20 @@
+"""Anomalies as findings: each states what it saw and what to do, and says nothing where noise would explain it."""
+
+from __future__ import annotations
+
+from breakeven.findings import Finding
+from breakeven.readers.findings.changes import changes
+from breakeven.readers.findings.curve import curve
+from breakeven.readers.findings.load import load
+from breakeven.readers.findings.printed import printed
+from breakeven.readers.study import Study
+
+__all__ = ["findings_of"]
+
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def findings_of(one: Study) -> tuple[Finding, ...]:
+    """Everything odd about a section of a log, the worst first."""
+    found = [*curve(one), *changes(one), *load(one), *printed(one)]
+    return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))

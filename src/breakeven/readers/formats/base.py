@@ -1,0 +1,42 @@
+"""What a log format is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from breakeven.readers.sections import Section
+
+__all__ = ["Format", "LineReader", "bounded"]
+
+# line from its mark on, seconds of its stamp (NaN without), what stood before the mark, the section to fill
+LineReader = Callable[[bytes, float, bytes, Section], None]
+
+# No server prints more; what does is not a figure.
+_MOST = 1e12
+
+
+class Format(Protocol):
+    """marks: bytes that begin the message of a line worth reading, and what reads it. intervals: those of them that report an
+    interval. banners: those that mean a new start of the server once intervals have been printed."""
+
+    engine: str
+    marks: Mapping[bytes, LineReader]
+    intervals: frozenset[bytes]
+    banners: frozenset[bytes]
+
+    def finish(self, section: Section) -> None:
+        """Called at the end of a section: what waits for a companion line is filed as it is."""
+        ...
+
+
+def bounded(text: bytes) -> float:
+    """A printed number that is not negative and not absurd.
+
+    Raises:
+        ValueError: anything else (a word, nan, inf, a sign).
+    """
+    value = float(text)
+    if not 0.0 <= value <= _MOST:
+        raise ValueError(f"{value} is no count, length or speed")
+    return value

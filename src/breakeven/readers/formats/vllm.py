@@ -1,0 +1,160 @@
+"""vLLM's lines. Every ten seconds an engine prints its load, and after it what its drafts did:
+
+    Engine 000: Avg prompt throughput: 12.3 tokens/s, Avg generation throughput: 456.7 tokens/s, Running: 8 reqs, Waiting: 0 reqs, ...
+    SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: 30.00 tokens/s, Drafted throughput: 60.00 tokens/s,
+        Accepted: 300 tokens, Drafted: 600 tokens, Per-position acceptance rate: 0.700, 0.500, 0.300, Avg Draft acceptance rate: 50.0%
+
+Releases differ in the order of the fields (up to 0.9.2 the rate comes first), so each is found by name. Source:
+v1/metrics/loggers.py and v1/spec_decode/metrics.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from breakeven.readers.formats.base import LineReader, bounded
+from breakeven.readers.sections import Section, row
+
+__all__ = ["VllmFormat"]
+
+_LOAD = {
+    "throughput": re.compile(rb"Avg generation throughput: ([\d.]+)"),
+    "running": re.compile(rb"Running: (\d+) reqs"),
+    "queued": re.compile(rb"Waiting: (\d+) reqs"),
+    "kv_usage": re.compile(rb"KV cache usage: ([\d.]+)%"),
+}
+_PREEMPTIONS = re.compile(rb"Preemptions: (\d+)")
+_ENGINE = re.compile(rb"Engine (\d{1,4}): ")
+_LENGTH = re.compile(rb"Mean acceptance length: ([\d.]+)")
+_RATE = re.compile(rb"[Dd]raft acceptance rate: ([\d.]+)%")
+_ACCEPTED = re.compile(rb"Accepted: (\d+) tokens")
+_DRAFTED = re.compile(rb"Drafted: (\d+) tokens")
+_THROUGHPUTS = (
+    re.compile(rb"Drafted throughput: ([\d.]+) tokens/s"),
+    re.compile(rb"Accepted throughput: ([\d.]+) tokens/s"),
+)
+_POSITIONS = re.compile(rb"Per-position acceptance rate: (\d[\d.]*(?:, \d[\d.]*)*)")
+_SETTINGS = {
+    "method": re.compile(rb"method='?([\w-]{1,40})'?|'method': '([\w-]{1,40})'"),
+    "num_speculative_tokens": re.compile(rb"num_spec(?:ulative)?_tokens'?[=:] ?(\d{1,3})"),
+    "max_num_seqs": re.compile(rb"max_num_seqs'?[=:] ?(\d{1,6})"),
+    "enforce_eager": re.compile(rb"enforce_eager'?[=:] ?(True|False)"),
+    "attention_backend": re.compile(rb"attention_backend'?[=:] ?'?([\w.]{1,60})"),
+    "quantization": re.compile(rb"\bquantization'?[=:] ?'?([\w-]{1,40})"),
+    "rejection_sample_method": re.compile(rb"rejection_sample_method'?[=:] ?'?(\w{1,40})"),
+}
+# Half the last digit of a length printed with two decimals, and a little for the division.
+_HALF_DIGIT = 0.0051
+MAX_POSITIONS = 256
+
+
+class VllmFormat:
+    engine = "vllm"
+    intervals = frozenset({b"Avg prompt throughput:", b"SpecDecoding metrics:"})
+    banners = frozenset({b"LLM engine (v", b"API server version", b"vLLM server version"})
+
+    def __init__(self) -> None:
+        self.marks: dict[bytes, LineReader] = {
+            b"Avg prompt throughput:": _load,
+            b"SpecDecoding metrics:": _drafts,
+            b"non-default args:": _settings,
+            b"LLM engine (v": _settings,
+            b"API server version": _settings,
+            b"vLLM server version": _settings,
+            b"Successfully reset prefix cache": _flushed,
+        }
+
+    def finish(self, section: Section) -> None:
+        _file(section)
+
+
+def _load(line: bytes, time_s: float, prefix: bytes, section: Section) -> None:
+    _file(section)
+    values = {name: bounded(match[1]) for name, pattern in _LOAD.items() if (match := pattern.search(line))}
+    if "kv_usage" in values:
+        values["kv_usage"] /= 100.0
+    engine = _ENGINE.search(prefix)
+    if (preempted := _PREEMPTIONS.search(line)) and preempted[1] != b"0":
+        section.note("requests retracted", time_s)
+    section.pending |= values | {"source": float(engine[1]) if engine else 0.0, "time_s": time_s}
+
+
+def _file(section: Section) -> None:
+    """An interval is whole once the next one begins: the drafts' line belongs to the load line before it."""
+    if section.pending:
+        section.series.append(row(section.pending))
+        section.pending.clear()
+
+
+def _drafts(line: bytes, time_s: float, _prefix: bytes, section: Section) -> None:
+    printed = {
+        name: pattern.search(line) for name, pattern in (("length", _LENGTH), ("accepted", _ACCEPTED), ("drafted", _DRAFTED))
+    }
+    if printed["accepted"] is None or printed["drafted"] is None:
+        raise ValueError("counts are missing")
+    values = {name: bounded(match[1]) for name, match in printed.items() if match is not None}
+    if rate := _RATE.search(line):
+        values["rate"] = bounded(rate[1]) / 100.0
+    positions = _POSITIONS.search(line)
+    rates = [bounded(text) for text in positions[1].split(b", ")[:MAX_POSITIONS]] if positions else []
+    if "rounds" in section.pending:
+        _file(section)  # two lines of drafts in a row: the load lines between them were filtered out
+    rounds = _rounds(values, rates)
+    values["rounds"] = rounds
+    if interval_s := _interval_s(line, values):
+        tokens = section.pending.get("throughput", math.nan) * interval_s
+        # what was generated less what drafts supplied: first tokens of prefill are among them, a few in a hundred
+        values["steps"] = max(tokens - values["accepted"], rounds) if tokens == tokens else math.nan
+    if rates and rounds > 0:
+        section.add_positions(rates, rounds)
+        _check(values, rates, section)
+    section.pending |= {"time_s": section.pending.get("time_s", time_s)} | values
+
+
+def _rounds(values: dict[str, float], rates: list[float]) -> float:
+    """Steps that carried drafts: drafted / k where every draft was of full length, else accepted / (length - 1)."""
+    drafted, accepted, length = values["drafted"], values["accepted"], values.get("length", math.nan)
+    full = drafted / len(rates) if rates else math.nan
+    surplus = accepted / full if full > 0 else math.nan
+    if abs(1.0 + surplus - length) <= _HALF_DIGIT or abs(surplus - length) <= _HALF_DIGIT:
+        return full
+    if not rates and length > 1.0:
+        return accepted / (length - 1.0)
+    total = sum(rates)
+    return accepted / total if total > 0 else full
+
+
+def _interval_s(line: bytes, values: dict[str, float]) -> float:
+    """Length of the interval, from a count and the throughput printed for it; 0 where neither tells."""
+    for pattern, name in zip(_THROUGHPUTS, ("drafted", "accepted"), strict=True):
+        match = pattern.search(line)
+        if match and values[name] > 0 and float(match[1]) > 0:
+            return values[name] / float(match[1])
+    return 0.0
+
+
+def _check(values: dict[str, float], rates: list[float], section: Section) -> None:
+    """Whether the figures of one line agree: which reading of the length fits, drafts of full length or shorter, rates that rise."""
+    seen, length = section.position_lines, values.get("length", math.nan)
+    slack = _HALF_DIGIT + 0.0005 * len(rates)
+    seen["lines"] += 1
+    seen["bonus in length"] += abs(length - 1.0 - sum(rates)) <= slack
+    seen["no bonus in length"] += abs(length - sum(rates)) <= slack
+    seen["rising"] += any(later > earlier + 0.0011 for earlier, later in zip(rates, rates[1:], strict=False))
+    seen["more accepted than drafted"] += values["accepted"] > values["drafted"]
+    if values["rounds"] > 0:
+        drafts = values["drafted"] / values["rounds"]
+        seen["more drafts than positions"] += drafts > len(rates) * 1.02 + 0.02
+        seen["shorter drafts"] += drafts < len(rates) * 0.98 - 0.02
+
+
+def _settings(line: bytes, _time_s: float, _prefix: bytes, section: Section) -> None:
+    for name, pattern in _SETTINGS.items():
+        if match := pattern.search(line):
+            value = next(group for group in match.groups() if group is not None)
+            section.settings.setdefault(name, value.decode(errors="replace"))
+
+
+def _flushed(_line: bytes, time_s: float, _prefix: bytes, section: Section) -> None:
+    section.note("cache flushed", time_s)
