@@ -11,8 +11,8 @@ from breakeven.verdict.result import Result
 
 __all__ = ["render_markdown"]
 
-# What CommonMark or GitHub gives a meaning to inside a line or a table cell, mentions (@), references (#) and bare addresses included;
-# and what would begin a list or a rule if it came first.
+# What CommonMark or GitHub gives a meaning to inside a line or a table cell, mentions (@), references (#) and bare addresses
+# included; and what would begin a list or a rule if it came first.
 SPECIAL = re.compile(r"[\\`*_\[\]<>#|~$&@]|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
 
 
