@@ -18,7 +18,7 @@ class RunRecord:
 
     `threshold` is the smallest relative difference that matters to the user (0.03 = 3 %). `provenance` is flat text; secrets
     never reach it. `interrupted` says that the plan has not been carried out to its end yet. `failures` says of arms that could
-    not be served why not.
+    not be served why not. `facts` holds what each launched arm's engine said of itself, at its last launch that became ready.
     """
 
     name: str
@@ -32,3 +32,4 @@ class RunRecord:
     provenance: Mapping[str, str] = field(default_factory=dict)
     interrupted: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)

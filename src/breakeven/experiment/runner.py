@@ -131,7 +131,15 @@ class _Run:
 
     def _still_open(self, num_blocks: int) -> frozenset[Pair]:
         record = self._store.record()
-        seen = replace(record, trials=[trial for trial in record.trials if trial.block < num_blocks])
+        # a launch that was cut short and made again counts once, so that a killed run has the same budget as one that was not
+        seen = replace(
+            record,
+            trials=[
+                trial if self._arms[trial.arm].url is not None else replace(trial, launch=f"{trial.arm}/{trial.block + 1}")
+                for trial in record.trials
+                if trial.block < num_blocks
+            ],
+        )
         return frozenset(self._open_comparisons(seen))
 
     async def _turn(self, block: int, steps: tuple[Step, ...]) -> None:
@@ -200,7 +208,8 @@ class _Run:
         """Bring `arm` up or give it up. One that was ready before gets a second chance: ports and memory come and go."""
         for last_chance in (arm not in self._was_ready, True):
             live = self._make_live(self._arms[arm])
-            launch = self._store.open_launch(arm, block, live.command)
+            attached = self._arms[arm].url is not None
+            launch = self._store.open_launch(arm, block, live.command, attached=attached)
             self._alive[arm] = _Alive(live=live, launch=launch)
             self._tell(Launching(arm=arm, block=block, elapsed_s=0.0))
             began_s = time.monotonic()

@@ -14,13 +14,15 @@ def open_comparisons(record: RunRecord) -> list[tuple[str, str]]:
 
     A comparison is open below `min_launches` blocks, and from then on while it is undecided. It is closed once its arm has had
     `max_launches` launches (voided ones too: they cost as much), when `min_launches` launches gave nothing that counts, or when the
-    two are not comparable, which launches do not mend. Forced arms measure what rounds cost and stop at `min_launches`.
+    two are not comparable, which launches do not mend. Forced arms measure what rounds cost and stop at `min_launches`. Servers
+    that are only attached to cannot be launched again, so there is nothing to add either.
     """
     run = RunSummary(record)
+    attached = {arm.name for arm in record.arms if arm.url is not None}
     still_open = []
     for arm in record.arms:
         launches = run.num_launches(arm.name)
-        if arm.name == record.baseline or launches >= record.max_launches:
+        if arm.name == record.baseline or launches >= record.max_launches or attached & {arm.name, record.baseline}:
             continue
         for load in record.loads:
             compared = compare(run, arm.name, load.label)

@@ -96,8 +96,17 @@ class RunStore:
             self._connection.execute("DELETE FROM failures")
             self._set("finished", "")
 
-    def open_launch(self, arm: str, block: int, command: str) -> str:
-        """Note that a server is being started; its id, unique in the run."""
+    def open_launch(self, arm: str, block: int, command: str, *, attached: bool = False) -> str:
+        """Note that a server is being started; its id, unique in the run. Attached to, it is one launch for the whole run."""
+        if attached:
+            launch = f"{arm}/attached"
+            with explained(self.file), transaction(self._connection):
+                self._connection.execute(
+                    "INSERT INTO launches (id, arm, block, started_at_unix_s, command) VALUES (?, ?, ?, ?, ?) "
+                    "ON CONFLICT (id) DO UPDATE SET ended_at_unix_s = NULL, end_reason = NULL",
+                    (launch, arm, block, time.time(), command),
+                )
+            return launch
         with explained(self.file), transaction(self._connection):
             count = self._connection.execute("SELECT count(*) FROM launches WHERE arm = ? AND block = ?", (arm, block)).fetchone()[
                 0
@@ -284,6 +293,12 @@ def _read(connection: sqlite3.Connection, file: Path) -> RunRecord:
             provenance=dict(connection.execute("SELECT key, value FROM provenance ORDER BY key")),
             interrupted=finished is None or not finished[0],
             failures=dict(connection.execute("SELECT arm, message FROM failures ORDER BY arm")),
+            facts={
+                arm: orjson.loads(facts)
+                for arm, facts in connection.execute(
+                    "SELECT arm, facts FROM launches WHERE ready_after_s IS NOT NULL ORDER BY started_at_unix_s"
+                )
+            },
         )
 
 

@@ -148,17 +148,28 @@ class RunSummary:
         """Differences of `measure` (a logarithm), arm minus baseline, of each block in which both have trials that count.
 
         Repeats pair up: they ran side by side, or at the same age of their servers. Where a block has no such pair left because
-        trials were voided, it has one difference, that of the medians.
+        trials were voided, it has one difference, that of the medians. Blocks that share a launch count as one (the first): a
+        server that was only attached to is the same launch in every block, and its windows say nothing about other launches.
         """
         differences: dict[int, list[float]] = {}
+        first = self._first_sharing_launch(arm, baseline, load)
         mine, theirs = self._by_block(arm, load, measure), self._by_block(baseline, load, measure)
         for block in sorted(mine.keys() & theirs.keys()):
             repeats = sorted(mine[block].keys() & theirs[block].keys())
             if repeats:
-                differences[block] = [mine[block][repeat] - theirs[block][repeat] for repeat in repeats]
+                found = [mine[block][repeat] - theirs[block][repeat] for repeat in repeats]
             else:
-                differences[block] = [statistics.median(mine[block].values()) - statistics.median(theirs[block].values())]
+                found = [statistics.median(mine[block].values()) - statistics.median(theirs[block].values())]
+            differences.setdefault(first[block], []).extend(found)
         return differences
+
+    def _first_sharing_launch(self, arm: str, baseline: str, load: str) -> dict[int, int]:
+        """For every block the first one with a launch of either arm in common."""
+        first: dict[int, int] = {}
+        of_launch: dict[str, int] = {}
+        for trial in sorted((*self.trials(arm, load), *self.trials(baseline, load)), key=lambda trial: trial.block):
+            first[trial.block] = min(first.get(trial.block, trial.block), of_launch.setdefault(trial.launch, trial.block))
+        return first
 
     def _by_block(self, arm: str, load: str, measure: Measure) -> Mapping[int, dict[tuple[int, int], float]]:
         """Figures by block, then by (which launch of the arm in that block, repeat)."""

@@ -135,10 +135,12 @@ def test_launches_get_ids_of_their_own_and_open_ones_are_closed_at_the_next_star
     with RunStore(tmp_path / "run", plan) as store:
         assert [store.open_launch("plain", block, "") for block in (0, 0, 1)] == ["plain/1", "plain/1.2", "plain/2"]
         store.close_launch("plain/1", "finished")
+        assert [store.open_launch("far", block, "", attached=True) for block in (0, 1)] == ["far/attached"] * 2
+        store.close_launch("far/attached", "finished")
     with RunStore(tmp_path / "run", plan):
         pass
     rows = sqlite3.connect(tmp_path / "run" / DATABASE).execute("SELECT id, end_reason FROM launches ORDER BY id").fetchall()
-    assert rows == [("plain/1", "finished"), ("plain/1.2", "killed"), ("plain/2", "killed")]
+    assert rows == [("far/attached", "finished"), ("plain/1", "finished"), ("plain/1.2", "killed"), ("plain/2", "killed")]
 
 
 def test_a_run_goes_on_with_its_own_plan_only(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
