@@ -57,6 +57,6 @@ class Clock:
     @staticmethod
     def _start_of(key: tuple[bytes | None, bytes, bytes, bytes, bytes]) -> float:
         year, month, day, hour, minute = (int(part) if part is not None else _NO_YEAR for part in key)
-        if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and 1970 <= year):
+        if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and year >= 1970):
             return math.nan
         return float(calendar.timegm((year, month, day, hour, minute, 0)))

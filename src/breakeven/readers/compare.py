@@ -127,9 +127,11 @@ def _accept_lengths_differ(
         + (" and the gap grows with the batch." if grows and everywhere else "."),
         evidence=(*(_shown(d) for d in at_batches[:6]), *(f"launched differently: {text}" for text in settings[:6])),
         remedy=(
-            f"The two differ in the attention backend: {lower} has the fault (draft or verify path). Take the other backend or upgrade."
+            f"The two differ in the attention backend: {lower} has the fault (draft or verify path). Take the other "
+            f"backend or upgrade."
             if backends
-            else f"If prompts and sampling were the same, what was launched differently is the fault in {lower}: change one setting at "
+            else f"If prompts and sampling were the same, what was launched differently is the fault in {lower}: "
+            f"change one setting at "
             "a time. If they were not, the traffic may explain it."
         ),
     )
@@ -184,6 +186,7 @@ def sequence_findings(studies: Sequence[tuple[str, Study]]) -> Iterator[Finding]
         confidence="medium",
         title=f"Accept length collapses in {studies[place][0]} and is back in {studies[place + 1][0]}.",
         evidence=tuple(f"{name}: {study.overall}" for name, study in studies),
-        remedy="If the cache was reused in the one and flushed before the other, cached prefixes lack the drafter's keys and values: "
+        remedy="If the cache was reused in the one and flushed before the other, cached prefixes lack the drafter's "
+        "keys and values: "
         "serve with the host cache off (HiCache, KV offload) or upgrade. Training does not help.",
     )

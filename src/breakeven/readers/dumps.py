@@ -1,8 +1,8 @@
 """Dumps of /metrics: one scrape or several, in one file or in several, and what happened between them.
 
 Counters run since the start of the server, so a window is the difference of two scrapes. Each sample is differenced on its own, by
-all its labels, and summed after: where one of several engines restarted, its counters begin at zero again, and what it counts then is
-the difference. A sum taken first would hide that.
+all its labels, and summed after: where one of several engines restarted, its counters begin at zero again, and what it counts then
+is the difference. A sum taken first would hide that.
 """
 
 from __future__ import annotations

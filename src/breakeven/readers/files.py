@@ -171,7 +171,8 @@ def _nothing_found(sources: Sequence[Source]) -> str:
     size = sum(source.num_bytes for source in sources)
     notes = "; ".join(note for source in sources for note in source.notes)
     return (
-        f"{names}: no line of vLLM, SGLang or llama.cpp that reports decoding in {size} bytes{f' ({notes})' if notes else ''}; expected "
+        f"{names}: no line of vLLM, SGLang or llama.cpp that reports decoding in {size} "
+        f"bytes{f' ({notes})' if notes else ''}; expected "
         'SGLang\'s "Decode batch", vLLM\'s "Avg generation throughput" or "SpecDecoding metrics", llama.cpp\'s "draft acceptance", '
         "or a dump of /metrics. vLLM prints them every 10 s unless --disable-log-stats is given, SGLang every 40 steps"
     )

@@ -49,8 +49,8 @@ class Meaning:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula:
     """status: "release" (the banner decides), "inferred" (only one reading fits the pairs), "ambiguous", "contradictory" or
-    "not printed". meanings: all readings that fit, one for each sense, newest release first. expected: where contradictory, what the
-    known release would print. num_pairs, num_fitting: printed pairs, and those that the first meaning explains."""
+    "not printed". meanings: all readings that fit, one for each sense, newest release first. expected: where contradictory, what
+    the known release would print. num_pairs, num_fitting: printed pairs, and those that the first meaning explains."""
 
     status: Literal["release", "inferred", "ambiguous", "contradictory", "not printed"]
     meanings: tuple[Meaning, ...] = ()

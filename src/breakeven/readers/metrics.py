@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -128,7 +129,8 @@ def _undrafted(counts: Acceptance) -> Finding:
         code="steps-without-drafts",
         severity="warning",
         confidence="medium",
-        title=f"About {counts.drafted_share * 100:.0f} % of decode steps carried drafts: length {counts.per_round_length:.2f} divides "
+        title=f"About {counts.drafted_share * 100:.0f} % of decode steps carried drafts: length "
+        f"{counts.per_round_length:.2f} divides "
         f"by those only, over all steps it is {counts.accept_length:.2f}.",
         evidence=(f"{counts.num_rounds} drafts, about {counts.num_steps} decode steps (tokens generated less accepted ones)",),
         remedy="Judge speed by the length over all steps.",
@@ -145,7 +147,7 @@ def _contradictions(counts: Acceptance) -> Iterator[Finding]:
     if positions:
         if sum(positions) != counts.num_accepted and abs(sum(positions) - counts.num_accepted) > 0.005 * counts.num_accepted:
             told.append(f"per-position counts sum to {sum(positions)}, accepted tokens are {counts.num_accepted}")
-        if any(later > earlier for earlier, later in zip(positions, positions[1:], strict=False)):
+        if any(later > earlier for earlier, later in itertools.pairwise(positions)):
             told.append("a later position was accepted more often than an earlier one")
         if counts.num_rounds and counts.num_drafted > len(positions) * counts.num_rounds * 1.005:
             told.append(f"{counts.num_drafted} drafted tokens in {counts.num_rounds} drafts of at most {len(positions)}")
@@ -186,7 +188,8 @@ def _sglang(window: Window, version: Version | None, draft_tokens: int | None) -
                 confidence="high",
                 title="The accept rate has several possible meanings here; none is assumed.",
                 evidence=tuple(_candidate_text(candidate) for candidate in reading.candidates[:6]),
-                remedy="Any of these settles it: the release (--engine-version), the number of draft tokens (--draft-tokens) where it "
+                remedy="Any of these settles it: the release (--engine-version), the number of draft tokens "
+                "(--draft-tokens) where it "
                 "is not in the dump, or the gauge sglang:spec_accept_length beside the rate.",
             )
         )
@@ -261,7 +264,8 @@ def _window_findings(window: Window) -> Iterator[Finding]:
             confidence="high",
             title="Counters began again between the scrapes: what was counted before the restart is lost.",
             evidence=(f"restarted: {'; '.join(window.restarted[:8])}",),
-            remedy="The figures are those since the restart, for these engines. If the scrapes were given in the wrong order, give the "
+            remedy="The figures are those since the restart, for these engines. If the scrapes were given in the wrong "
+            "order, give the "
             "older one first.",
         )
     if window.vanished:

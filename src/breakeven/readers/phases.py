@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -21,9 +22,9 @@ def phase_edges(lengths: Floats, rounds: Floats, num_drafted: int | None) -> lis
     if not len(lengths):
         return []
     bounds = np.linspace(0, len(lengths), min(MAX_BINS, len(lengths)) + 1).astype(int)
-    ranges = [(int(low), int(high)) for low, high in zip(bounds, bounds[1:], strict=False)]
+    ranges = [(int(low), int(high)) for low, high in itertools.pairwise(bounds)]
     levels = [level(lengths[low:high], rounds[low:high], num_drafted) for low, high in ranges]
-    costs = [_cost(one, other) for one, other in zip(levels, levels[1:], strict=False)]
+    costs = [_cost(one, other) for one, other in itertools.pairwise(levels)]
     while costs:
         place = int(np.argmin(costs))
         if judge(levels[place], levels[place + 1], standard_errors=STANDARD_ERRORS) == "effect":

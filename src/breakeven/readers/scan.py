@@ -1,8 +1,10 @@
-"""Logs into sections. Lines that matter are found by searching whole blocks for their marks, so that the rest costs next to nothing."""
+"""Logs into sections. Lines that matter are found by searching whole blocks for their marks, so that the rest costs next to
+nothing."""
 
 from __future__ import annotations
 
 import re
+
 from breakeven.readers.clock import Clock
 from breakeven.readers.formats import FORMATS
 from breakeven.readers.formats.base import Format, LineReader
@@ -20,10 +22,15 @@ _JSON_PREFIX = re.compile(rb"\s*\{[^{}]{0,240}\"(?:message|msg|log|MESSAGE|text|
 _QUOTED = re.compile(rb"(?i)prompt\b|content|input_text|user:|received request")
 _MARKS: dict[bytes, tuple[Format, LineReader]] = {mark: (form, read) for form in FORMATS for mark, read in form.marks.items()}
 _BANNERS = frozenset(mark for form in FORMATS for mark in form.banners)
+_RELEASE = rb"(\d+\.\d+(?:\.[\w.]*\w)?)"
 _VERSIONS = {
-    "sglang": re.compile(rb"(?i)\bsglang\W{0,4}(?:server\W{0,4})?(?:(?:version|release)\W{0,4})?v?(\d+\.\d+(?:\.[\w.]*\w)?)"),
+    "sglang": re.compile(rb"(?i)\bsglang\W{0,4}(?:server\W{0,4})?(?:(?:version|release)\W{0,4})?v?" + _RELEASE),
     "vllm": re.compile(
-        rb"(?i)\b(?:vllm(?:[ -](?:openai|cpu))?\W{0,4}(?:(?:api )?server )?(?:version\W{0,4})?v?|LLM engine \(v|\xe2\x96\x88[^\n]{0,40} version (?:\x1b\[\d*m)?)(\d+\.\d+(?:\.[\w.]*\w)?)"
+        rb"(?i)\b(?:vllm(?:[ -](?:openai|cpu))?\W{0,4}(?:(?:api )?server )?(?:version\W{0,4})?v?|LLM engine \(v)"
+        + _RELEASE
+        # the banner drawn in block characters
+        + rb"|\xe2\x96\x88[^\n]{0,60} version (?:\x1b\[\d*m)?"
+        + _RELEASE
     ),
 }
 # Where a banner may stand: a release named later in a log is as likely part of somebody's text.
@@ -120,7 +127,10 @@ class LogScan:
                 if len(line) > _MAX_BANNER_LINE or _QUOTED.search(line):
                     continue
                 try:
-                    found = Version.parse(match[1].decode()), _ESCAPES.sub(b"", line).decode(errors="replace")
+                    found = (
+                        Version.parse((match[1] or match[match.lastindex or 1]).decode()),
+                        _ESCAPES.sub(b"", line).decode(errors="replace"),
+                    )
                 except ValueError:
                     continue
                 self._versions[engine] = found

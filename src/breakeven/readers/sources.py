@@ -79,7 +79,7 @@ def _follow(opened: BinaryIO, source: Source, wait: Callable[[float], None]) -> 
             continue  # between the two steps of a rotation
         if now.st_ino != os.fstat(opened.fileno()).st_ino or now.st_size < opened.tell():
             # what was opened is closed with the generator; the name now belongs to a new file, or to the same one emptied
-            opened = source.path.open("rb")  # noqa: SIM115
+            opened = source.path.open("rb")
             yield b"\n"
 
 

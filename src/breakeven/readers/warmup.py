@@ -62,7 +62,7 @@ def exclusions(table: Mapping[str, Floats], engine: str) -> Exclusions:
         with np.errstate(invalid="ignore"):
             idle = steady & (share < IDLE_SHARE)
         why = "lines that span an idle time"
-    if idle.any() and not idle.sum() == steady.sum():
+    if idle.any() and idle.sum() != steady.sum():
         steady &= ~idle
         reasons.append(f"{int(idle.sum())} {why} do not count for throughput")
     return Exclusions(kept=kept, steady=steady, reasons=tuple(reasons))

@@ -1,7 +1,7 @@
 """Accept length that changes with what it should not depend on: the running batch, time, context, what came from a cache.
 
-Looked for in this order, each with what was found before taken out: batch, collapse, context, drift. So a ramp of load is not called
-a drift, and a collapse is not called a fall with context.
+Looked for in this order, each with what was found before taken out: batch, collapse, context, drift. So a ramp of load is not
+called a drift, and a collapse is not called a fall with context.
 """
 
 from __future__ import annotations
@@ -218,7 +218,8 @@ def _drift(one: Study) -> Iterator[Finding]:
             f"thirds: {first}, {middle}, {last}; runs of the same thing differ by up to 2.5 %",
             "changes of the running batch are taken out",
         ),
-        remedy="Flush the prefix cache, or restart one replica and compare it with the others: if acceptance comes back, state in the "
+        remedy="Flush the prefix cache, or restart one replica and compare it with the others: if acceptance comes "
+        "back, state in the "
         "server is at fault (draft cache, memory). If it stays, the traffic has changed: compare prompts of the two ends."
         if falls
         else "Compare the kinds of prompts at the two ends before taking either figure for the deployment's.",

@@ -35,10 +35,9 @@ def curve(one: Study) -> Iterator[Finding]:
     if section.position_rounds > 0:
         joint = [total / section.position_rounds for total in section.positions]
         yield from dead_positions(joint, section.position_rounds, "printed per-position rates, weighted by drafts")
-    if finding := floor(mean, one.overall.rounds, f"mean of {one.overall.num_lines} lines"):
-        yield finding
-    elif one.num_drafted and (
-        finding := ceiling(mean, one.num_drafted, float(np.nanmin(one.lengths)), f"{one.overall.num_lines} lines")
+    if (finding := floor(mean, one.overall.rounds, f"mean of {one.overall.num_lines} lines")) or (
+        one.num_drafted
+        and (finding := ceiling(mean, one.num_drafted, float(np.nanmin(one.lengths)), f"{one.overall.num_lines} lines"))
     ):
         yield finding
 
@@ -94,8 +93,11 @@ def dead_positions(joint: Sequence[float], rounds: float, source: str) -> Iterat
         title=f"{which}: the {wasted} after are never accepted. A serving fault, not a weak drafter.",
         evidence=(
             f"per position {', '.join(f'{rate:.3f}' for rate in joint[:8])}{', ...' if len(joint) > 8 else ''} ({source})",
-            f"{rounds:.0f} drafts; position {alive} would have been right at least {expected:.0f} times if acceptance fell as a weak "
-            "head's does, by a factor from position to position",
+            (
+                f"{rounds:.0f} drafts; position {alive} would have been right at least {expected:.0f} times if acceptance "
+                f"fell as a weak "
+                "head's does, by a factor from position to position"
+            ),
         ),
         remedy="Look at what later draft steps are fed: positions, attention mask, the hidden state handed on. Replay the head "
         "offline on the same text: if it is right there beyond this position, the engine is at fault. More training does not help, "

@@ -47,7 +47,8 @@ def load(one: Study) -> Iterator[Finding]:
             evidence=(f"{retracted} lines say so", f"KV cache at most {float(np.nanmax(columns['kv_usage'])) * 100:.0f} % full")
             if np.isfinite(columns["kv_usage"]).any()
             else (f"{retracted} lines say so",),
-            remedy="Fewer running requests, shorter contexts or more memory for the cache. The drafter and its cache take memory too: "
+            remedy="Fewer running requests, shorter contexts or more memory for the cache. The drafter and its cache "
+            "take memory too: "
             "compare arms at equal running requests.",
         )
 
@@ -77,10 +78,12 @@ def queue(
         title=f"The queue never empties: {most_running:.0f} requests run and the others wait"
         + (f", which is {engine}'s own limit whenever speculation is on and {flag} is not set." if by_default else "."),
         evidence=(reason, at, *((f"limit in the banner: {limit}",) if limit else ())),
-        remedy=f"Set {flag} to the same number on every arm that is compared: a plain server has no such limit, so the comparison is "
+        remedy=f"Set {flag} to the same number on every arm that is compared: a plain server has no such limit, so the "
+        f"comparison is "
         "unfair above it. Time to first token is queueing here, not prefill."
         if by_default
-        else f"Throughput is that of {most_running:.0f} running requests whatever the load offered. Raise {flag} if memory allows, or "
+        else f"Throughput is that of {most_running:.0f} running requests whatever the load offered. Raise {flag} if "
+        f"memory allows, or "
         "compare arms at this batch; judge latency at a load that does not queue.",
     )
 
@@ -120,8 +123,10 @@ def _graphs(one: Study) -> Iterator[Finding]:
         evidence=tuple(evidence),
         remedy="Start without the flag that disables them, and compare again."
         if disabled
-        else "Capture graphs up to the largest batch that is served (SGLang: --cuda-graph-max-bs, later --cuda-graph-max-bs-decode; "
-        "vLLM: --max-cudagraph-capture-size, counted in tokens: batch x (drafts + 1)). Until then accept length is right, and speed "
+        else "Capture graphs up to the largest batch that is served (SGLang: --cuda-graph-max-bs, later "
+        "--cuda-graph-max-bs-decode; "
+        "vLLM: --max-cudagraph-capture-size, counted in tokens: batch x (drafts + 1)). Until then accept length is "
+        "right, and speed "
         "at these batches is not speculation's fault.",
     )
 

@@ -74,7 +74,8 @@ def ambiguous_formula(engine: str, accept_length: float, meanings: tuple[Meaning
         title=f"The printed accept rate has {len(meanings)} possible meanings here; none is assumed. The accept length "
         f"{length}stands either way.",
         evidence=tuple(meaning_text(meaning, accept_length) for meaning in meanings[:6]),
-        remedy=f"Any of these settles it: {' or '.join(asked)}, given as --engine-version or --draft-tokens, or a log that includes "
+        remedy=f"Any of these settles it: {' or '.join(asked)}, given as --engine-version or --draft-tokens, or a log "
+        f"that includes "
         "the server's start; lines with another accept length do too.",
     )
 
@@ -95,7 +96,8 @@ def _contradiction(one: Study) -> Finding:
         evidence=(f"expected: {expected}", *(f"it fits {text}" for text in fits)),
         remedy="Use the accept length; compare rates only between lines of one depth."
         if adaptive
-        else "Check that the banner belongs to these lines, and the number of draft tokens. The accept length is used, the rate is not.",
+        else "Check that the banner belongs to these lines, and the number of draft tokens. The accept length is used, "
+        "the rate is not.",
     )
 
 
@@ -109,7 +111,8 @@ def _positions(one: Study) -> Iterator[Finding]:
     if one.section.engine == "vllm" and lines - max(seen["bonus in length"], seen["no bonus in length"]) > limit:
         yield _contradict(
             "length and per-position rates",
-            f"on {lines - max(seen['bonus in length'], seen['no bonus in length'])} of {lines} lines the length less 1 is not the sum "
+            f"on {lines - max(seen['bonus in length'], seen['no bonus in length'])} of {lines} lines the length less 1 "
+            f"is not the sum "
             "of the per-position rates",
         )
     if seen["rising"] > limit:
@@ -133,7 +136,8 @@ def _positions(one: Study) -> Iterator[Finding]:
         if certain and should != one.adds_bonus:
             yield _contradict(
                 "release and accept length",
-                f"vLLM {version} {'leaves the bonus token out' if should else 'counts the bonus token'}; these lines do the opposite",
+                f"vLLM {version} {'leaves the bonus token out' if should else 'counts the bonus token'}; these lines "
+                f"do the opposite",
             )
 
 
@@ -153,13 +157,18 @@ def _counts(one: Study) -> Iterator[Finding]:
             code="steps-without-drafts",
             severity="warning",
             confidence="medium",
-            title=f"About {share * 100:.0f} % of decode steps carried drafts: the printed length {one.overall.mean:.2f} divides by those "
+            title=f"About {share * 100:.0f} % of decode steps carried drafts: the printed length "
+            f"{one.overall.mean:.2f} divides by those "
             f"only, over all steps it is {per_step:.2f}.",
             evidence=(
-                f"{float(rounds[known].sum()):.0f} steps with drafts of about {float(steps[known].sum()):.0f} (tokens generated less "
-                "accepted ones)",
+                (
+                    f"{float(rounds[known].sum()):.0f} steps with drafts of about {float(steps[known].sum()):.0f} (tokens "
+                    f"generated less "
+                    "accepted ones)"
+                ),
             ),
-            remedy=f"Judge speed by {per_step:.2f}. Usual with n-gram drafting, which often finds no match; with a drafter model it "
+            remedy=f"Judge speed by {per_step:.2f}. Usual with n-gram drafting, which often finds no match; with a "
+            f"drafter model it "
             "means that speculation is switched off part of the time (by batch size, by request).",
         )
 

@@ -1,8 +1,8 @@
 """llama.cpp's server prints each request when it ends:
 
-    slot print_timing: id 0 | task 42 |        eval time =    3133.20 ms /   353 tokens (8.88 ms per token, 112.66 tokens per second)
-    slot print_timing: id 0 | task 42 | draft acceptance = 0.66237 (  257 accepted /   388 generated), mean acceptance length = 3.65,
-        acceptance rate per position = (0.804, 0.701, 0.629, 0.515)
+    slot print_timing: id 0 | task 42 |        eval time =    3133.20 ms /   353 tokens (8.88 ms per token, 112.66 tokens per
+    second) slot print_timing: id 0 | task 42 | draft acceptance = 0.66237 (  257 accepted /   388 generated), mean acceptance
+        length = 3.65, acceptance rate per position = (0.804, 0.701, 0.629, 0.515)
 
 Before PR 24536 it was "draft acceptance rate = ..." with the counts alone. Some builds say "mean len". A row is a request here, and
 the tokens generated less those accepted are its decode steps, with and without drafts.

@@ -3,8 +3,8 @@
     Decode batch. #running-req: 1, #token: 186, token usage: 0.00, accept len: 2.17, accept rate: 0.54, cuda graph: True,
     gen throughput (token/s): 0.39, #queue-req: 0,
 
-is one line. "Decode batch." up to 0.5.3, "Decode batch [N]," in 0.5.4 and where iterations are logged, "Decode batch," else; pools of
-hybrid models print `#full token` and the like instead of `#token`; later releases insert fields, and name the graph after the
+is one line. "Decode batch." up to 0.5.3, "Decode batch [N]," in 0.5.4 and where iterations are logged, "Decode batch," else; pools
+of hybrid models print `#full token` and the like instead of `#token`; later releases insert fields, and name the graph after the
 device ("cpu graph"). So fields are found by name, whatever stands between them. Source: managers/scheduler_metrics_mixin.py, later
 managers/scheduler_components/metrics_reporter.py.
 """

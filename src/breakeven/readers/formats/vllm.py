@@ -1,8 +1,9 @@
 """vLLM's lines. Every ten seconds an engine prints its load, and after it what its drafts did:
 
-    Engine 000: Avg prompt throughput: 12.3 tokens/s, Avg generation throughput: 456.7 tokens/s, Running: 8 reqs, Waiting: 0 reqs, ...
-    SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: 30.00 tokens/s, Drafted throughput: 60.00 tokens/s,
-        Accepted: 300 tokens, Drafted: 600 tokens, Per-position acceptance rate: 0.700, 0.500, 0.300, Avg Draft acceptance rate: 50.0%
+    Engine 000: Avg prompt throughput: 12.3 tokens/s, Avg generation throughput: 456.7 tokens/s, Running: 8 reqs, Waiting: 0 reqs,
+    ... SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: 30.00 tokens/s, Drafted throughput: 60.00 tokens/s,
+        Accepted: 300 tokens, Drafted: 600 tokens, Per-position acceptance rate: 0.700, 0.500, 0.300, Avg Draft acceptance rate:
+        50.0%
 
 Releases differ in the order of the fields (up to 0.9.2 the rate comes first), so each is found by name. Source:
 v1/metrics/loggers.py and v1/spec_decode/metrics.py.
@@ -10,6 +11,7 @@ v1/metrics/loggers.py and v1/spec_decode/metrics.py.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 
@@ -135,13 +137,14 @@ def _interval_s(line: bytes, values: dict[str, float]) -> float:
 
 
 def _check(values: dict[str, float], rates: list[float], section: Section) -> None:
-    """Whether the figures of one line agree: which reading of the length fits, drafts of full length or shorter, rates that rise."""
+    """Whether the figures of one line agree: which reading of the length fits, drafts of full length or shorter, rates that
+    rise."""
     seen, length = section.position_lines, values.get("length", math.nan)
     slack = _HALF_DIGIT + 0.0005 * len(rates)
     seen["lines"] += 1
     seen["bonus in length"] += abs(length - 1.0 - sum(rates)) <= slack
     seen["no bonus in length"] += abs(length - sum(rates)) <= slack
-    seen["rising"] += any(later > earlier + 0.0011 for earlier, later in zip(rates, rates[1:], strict=False))
+    seen["rising"] += any(later > earlier + 0.0011 for earlier, later in itertools.pairwise(rates))
     seen["more accepted than drafted"] += values["accepted"] > values["drafted"]
     if values["rounds"] > 0:
         drafts = values["drafted"] / values["rounds"]
