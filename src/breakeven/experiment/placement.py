@@ -17,8 +17,8 @@ __all__ = ["lives_side_by_side", "memory_bytes"]
 # The embedded engine computes in float32, and holds weights twice while it packs them.
 BYTES_PER_WEIGHT = 2 * 4
 # Python, torch, the KV cache of a few short sequences.
-BYTES_PER_SERVER = 1_000_000_000
-MAX_MEMORY_SHARE = 0.6
+BYTES_PER_SERVER = 500_000_000
+MAX_MEMORY_SHARE = 0.75
 
 
 def lives_side_by_side(plan: Plan, arms: Sequence[Arm]) -> bool:
