@@ -235,6 +235,11 @@ def test_options_that_make_no_sense_are_refused(make_target, options, message):
         EngineCore.load(make_target(), **options)
 
 
+def test_bfloat16_serves_every_method(load, method):
+    tokens, _ = run(load(method, dtype="bfloat16", max_num_seqs=2), [ask("a", (5, 40, 7), 12), ask("b", tuple(range(20)), 12)])
+    assert [len(tokens[name]) for name in "ab"] == [12, 12]
+
+
 def test_a_missing_folder_is_one_message(tmp_path):
     with pytest.raises(CheckpointError, match="nothing there"):
         EngineCore.load(tmp_path / "none")

@@ -52,6 +52,17 @@ def test_cached_pieces_of_any_size_equal_the_whole(model):
         torch.testing.assert_close(logits[1], expected_second[other_start:other_end], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("slots", [(0, 1, 2), (2, 1, 0), (2, 0), (1,)])
+def test_the_order_of_slots_does_not_matter(model, slots):
+    target, config, weights = model
+    generator = torch.Generator().manual_seed(6)
+    sequences = [torch.randint(0, 97, (length,), generator=generator) for length in (30, 22, 41)][: len(slots)]
+    run(target, [(slot, 0, tokens[:-3]) for slot, tokens in zip(slots, sequences, strict=True)])
+    logits, _ = run(target, [(slot, len(tokens) - 3, tokens[-3:]) for slot, tokens in zip(slots, sequences, strict=True)])
+    for mine, tokens in zip(logits, sequences, strict=True):
+        torch.testing.assert_close(mine, llama(tokens, config, weights)[0][-3:], rtol=1e-4, atol=1e-4)
+
+
 def test_rejected_rows_leave_no_trace(model):
     target, config, weights = model
     tokens = torch.randint(0, 97, (30,), generator=torch.Generator().manual_seed(5))
