@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from breakeven.engines.base import Arm
+from breakeven.engines.resolved import resolved_findings
 from breakeven.experiment.admission import mean_running, mean_waiting
 from breakeven.findings import Finding
 from breakeven.verdict.measured.case import Case
@@ -34,6 +35,7 @@ def fairness_findings(case: Case) -> list[Finding]:
         *_not_measured(case),
         *_queueing(case),
         *_caps(case),
+        *_resolved(case),
         *_voided(case),
         *_interrupted(case),
         *_few_launches(case),
@@ -142,6 +144,15 @@ def _caps(case: Case) -> list[Finding]:
             evidence=tuple(f"{arm.name}: {arm.max_running_requests}" for arm in launched),
             remedy="No load reached them, so the comparisons stand. Set the same number before going to higher load.",
         )
+    ]
+
+
+def _resolved(case: Case) -> list[Finding]:
+    return [
+        finding
+        for arm in case.record.arms
+        if arm.name in case.record.facts
+        for finding in resolved_findings(arm, case.record.facts[arm.name])
     ]
 
 
