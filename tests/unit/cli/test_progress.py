@@ -1,0 +1,79 @@
+"""Progress on a terminal and in a log file; text from plans and servers stays text."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from typer.main import get_command
+
+from breakeven.cli import app
+from breakeven.cli.progress import RunDisplay
+from breakeven.experiment.events import ArmFailed, Event, Launching, Measuring, Note, Ready, TrialEnded, TrialStarted
+from breakeven.experiment.schedule import Step
+from breakeven.experiment.trial import Trial
+from breakeven.loadgen.samples import ClientHealth, LoadPoint, Void
+
+ARM = "[red]evil[/red]"
+LOAD = LoadPoint(concurrency=4)
+HEALTH = ClientHealth(loop_lag_p99_s=0.0, dispatch_delay_p99_s=0.0, cpu_share=0.0)
+
+
+def trial(*voids: Void) -> Trial:
+    return Trial(
+        arm=ARM, load=LOAD, block=1, launch="x", order=0, repeat=0, started_at_unix_s=0.0, window_s=1.0,
+        samples=(), health=HEALTH, counters=None, voids=voids,
+    )  # fmt: skip
+
+
+EVENTS: list[Event] = [
+    Launching(arm=ARM, block=0, elapsed_s=3.2, line="loading [/dim][bold]weights"),
+    Ready(arm=ARM, block=0, after_s=4.0),
+    TrialStarted(step=Step(arm=ARM, load=LOAD, block=0, repeat=0, order=0, attempt=1), number=2, total=9, eta_s=75.0),
+    Measuring(arm=ARM, phase="window", remaining_s=5.0, num_tokens=77),
+    TrialEnded(trial=trial(), tokens_per_s=43.21),
+    TrialEnded(trial=trial(Void(code="errors", detail="3 of 4 requests failed\nsecond line")), tokens_per_s=0.0),
+    ArmFailed(arm=ARM, message="it died"),
+    Note(text="stopping"),
+]
+
+
+def shown(*, terminal: bool) -> str:
+    out = StringIO()
+    with RunDisplay(Console(file=out, force_terminal=terminal, width=200, color_system=None)) as display:
+        for event in EVENTS:
+            display.tell(event)
+            if display._status is not None:
+                out.write(str(display._status.renderable.render(0)))  # what a refresh would draw
+    return out.getvalue()
+
+
+def test_plain_lines() -> None:
+    assert shown(terminal=False).splitlines() == [
+        "Starting [red]evil[/red]",
+        "[red]evil[/red] is ready after 4 s (launch 1)",
+        "[red]evil[/red] at c=4, launch 2: 43.2 tok/s",
+        "[red]evil[/red] at c=4, launch 2: void, errors (3 of 4 requests failed)",
+        "[red]evil[/red] is given up: it died",
+        "stopping",
+    ]
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "Starting [red]evil[/red], 3 s  loading [/dim][bold]weights",
+        "Trial 2 of 9 again: [red]evil[/red] at c=4, about 1 min 15 s left (window 5 s, 77 tokens)",
+        "[red]evil[/red] is given up: it died",
+    ],
+)
+def test_one_live_line_on_a_terminal(expected: str) -> None:
+    assert expected in shown(terminal=True)
+
+
+def test_flags_stay_few() -> None:
+    command = get_command(app).commands["bench"]  # type: ignore[attr-defined]
+    assert sorted(parameter.name for parameter in command.params) == [
+        "as_json", "dry_run", "fresh", "name", "plan", "prompts", "runs_dir",
+    ]  # fmt: skip
