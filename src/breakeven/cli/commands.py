@@ -7,7 +7,7 @@ import typer
 from breakeven.cli.bench import bench
 from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
-from breakeven.cli.read import read
+from breakeven.cli.read import EPILOG, read
 from breakeven.cli.report import report
 from breakeven.cli.verdict import verdict
 
@@ -19,6 +19,6 @@ def register(app: typer.Typer) -> None:
     app.command("bench")(bench)
     app.command("fetch")(fetch)
     app.command("head")(head)
-    app.command("read")(read)
+    app.command("read", epilog=EPILOG)(read)
     app.command("verdict")(verdict)
     app.command("report")(report)

@@ -10,10 +10,10 @@ import typer
 if TYPE_CHECKING:
     from breakeven.readers.files import Told
 
-__all__ = ["EXAMPLE", "read"]
+__all__ = ["EPILOG", "EXAMPLE", "read"]
 
 EXAMPLE = "breakeven read server.log"
-_EPILOG = f"Example: {EXAMPLE}  |  before.prom after.prom  |  a.log.gz b.log  |  kubectl logs POD | breakeven read -"
+EPILOG = f"Example: {EXAMPLE}  |  before.prom after.prom  |  a.log.gz b.log  |  kubectl logs POD | breakeven read -"
 
 
 def read(
@@ -32,6 +32,10 @@ def read(
         int | None,
         typer.Option(min=1, max=512, help="Draft tokens as the engine's own flag counts them, where the log does not say."),
     ] = None,
+    break_even: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Cost of a round in plain steps at your load: says what the accept length is worth."),
+    ] = None,
     separate: Annotated[bool, typer.Option("--separate", help="Dumps are of different servers: do not take differences.")] = False,
 ) -> None:
     """Accept length, true draft acceptance, load and speed from server logs and metrics, with what is odd about them."""
@@ -46,7 +50,7 @@ def read(
         version = Version.parse(engine_version) if engine_version else None
     except ValueError as error:
         raise UsageError(f"--engine-version: {error}") from error
-    told = Told(version=version, draft_tokens=draft_tokens, separate=separate)
+    told = Told(version=version, draft_tokens=draft_tokens, separate=separate, break_even=break_even)
     paths = [None if name == "-" else Path(name) for name in files]
     if follow:
         _follow(paths, told, as_json=as_json)

@@ -12,6 +12,7 @@ from breakeven.readers.effects import Level, judge
 from breakeven.readers.figures import known
 from breakeven.readers.findings.changes import collapse
 from breakeven.readers.reading import Comparison, Difference
+from breakeven.readers.series import Mask
 from breakeven.readers.study import Study, mean_of
 from breakeven.stats.intervals import ASSUMED_LAUNCH_SD, block_interval
 
@@ -53,7 +54,7 @@ def _seen(one: Study) -> set[float]:
     return {float(value) for value, count in zip(values, counts, strict=True) if count >= MIN_LINES}
 
 
-def _at(one: Study, batch: float | None) -> np.ndarray:  # type: ignore[type-arg]
+def _at(one: Study, batch: float | None) -> Mask:
     return np.ones(len(one.lengths), dtype=bool) if batch is None else one.columns["running"] == batch
 
 
@@ -114,14 +115,15 @@ def _accept_lengths_differ(
 ) -> Finding:
     gaps = [d.accept_lengths[1] - d.accept_lengths[0] for d in effects if d.accept_lengths]
     lower = first[0] if sum(gaps) > 0 else second[0]
-    everywhere = len(effects) == len(at_batches) and len(at_batches) > 1
+    signed = [d.accept_lengths[1] - d.accept_lengths[0] for d in at_batches if d.accept_lengths]
+    everywhere = len(at_batches) > 1 and all(d.judgement != "noise" for d in at_batches) and len({gap > 0 for gap in signed}) == 1
     backends = [text for text in settings if "attention_backend" in text]
-    grows = len(gaps) > 1 and abs(gaps[-1]) > abs(gaps[0])
-    where = f"already at batch {effects[0].running:.0f}" if everywhere and effects[0].running is not None else ""
+    grows = len(signed) > 1 and abs(signed[-1]) > abs(signed[0])
+    where = f"already at batch {at_batches[0].running:.0f}" if everywhere and at_batches[0].running is not None else ""
     return Finding(
         code="accept-lengths-differ",
         severity="warning",
-        confidence="high" if everywhere else "medium",
+        confidence="high" if everywhere and len(effects) == len(at_batches) else "medium",
         title=f"Accept length is lower in {lower}"
         + (f", {where}" if where else "")
         + (" and the gap grows with the batch." if grows and everywhere else "."),

@@ -2,8 +2,9 @@
 
 Runs of the same thing differ by a few percent (4.44, 4.39, 4.35 in three rounds of one server; 2.49 and 2.52 at two loads), so a
 difference within `margin` is noise however many lines there are. Beyond it, chance decides: what two standard errors do not exclude
-is not decided. The standard error is the larger of two: of counting rounds (each accepts between none and all of its drafts), and
-of the means of up to 20 blocks of neighbouring lines, which sees that neighbours are alike.
+is not decided, nor what one of them would bring back within the margin. The standard error is the larger of two: of counting rounds
+(each accepts between none and all of its drafts), and of the means of up to 20 blocks of neighbouring lines, which sees that
+neighbours are alike.
 """
 
 from __future__ import annotations
@@ -79,4 +80,5 @@ def judge(one: Level, other: Level, *, standard_errors: float = STANDARD_ERRORS)
     difference = abs(one.mean - other.mean)
     if not difference > margin(one.mean, other.mean):
         return "noise"
-    return "effect" if difference > standard_errors * math.hypot(one.error, other.error) else "undecided"
+    error = math.hypot(one.error, other.error)
+    return "effect" if difference > max(standard_errors * error, margin(one.mean, other.mean) + error) else "undecided"

@@ -6,24 +6,39 @@ import math
 
 import numpy as np
 
-from breakeven.printed.formulas import chain_alpha
+from breakeven.printed.definitions import DEFINITIONS
+from breakeven.printed.formulas import DraftShape, chain_alpha
 from breakeven.readers.findings import findings_of
 from breakeven.readers.formula import Meaning
 from breakeven.readers.reading import AcceptanceFound, Cut, FormulaReading, Phase, Point, Reading
-from breakeven.readers.series import Floats
+from breakeven.readers.series import Floats, Mask
+from breakeven.readers.speedup import with_speedup
 from breakeven.readers.study import Group, Study, mean_of
 
-__all__ = ["known", "log_reading"]
+__all__ = ["as_printed", "known", "log_reading"]
 
 NUM_POINTS = 60
 MAX_PHASES = 12
 
 
-def log_reading(one: Study, source: str, part: int) -> Reading:
+def as_printed(accept_length: float, num_drafted: int | None) -> dict[str, float]:
+    """The rate that each release of SGLang and vLLM would print for a chain of so many drafts."""
+    if not num_drafted or not math.isfinite(accept_length):
+        return {}
+    shape = DraftShape(num_drafted=num_drafted, num_steps=num_drafted, is_chain=True)
+    return {
+        row.releases: row.rate.rate(accept_length, shape)
+        for row in DEFINITIONS
+        if row.surface == "log" and row.engine in {"sglang", "vllm"} and row.rate is not None and row.presumed
+    }
+
+
+def log_reading(one: Study, source: str, part: int, *, break_even: float | None = None) -> Reading:
     columns, section = one.columns, one.section
     sources = np.unique(columns["source"][np.isfinite(columns["source"])])
     times = columns["time_s"][np.isfinite(columns["time_s"])]
     running = columns["running"]
+    acceptance, on_speed = with_speedup(_acceptance(one), break_even)
     return Reading(
         source=source,
         kind="log",
@@ -36,7 +51,7 @@ def log_reading(one: Study, source: str, part: int) -> Reading:
         excluded=one.excluded,
         duration_s=known(float(times.max() - times.min())) if len(times) else None,
         num_engines=max(1, len(sources)),
-        acceptance=_acceptance(one),
+        acceptance=acceptance,
         throughput=known(mean_of(columns["throughput"][one.steady]) * max(1, len(sources)))
         if section.engine != "llama.cpp"
         else None,
@@ -47,7 +62,7 @@ def log_reading(one: Study, source: str, part: int) -> Reading:
         cuts=(*_cuts(one, one.by_running, "running"), *_cuts(one, one.by_time, "time"), *_cuts(one, one.by_context, "context")),
         phases=_phases(one),
         points=_points(one),
-        findings=findings_of(one),
+        findings=(*findings_of(one), *on_speed),
     )
 
 
@@ -92,6 +107,7 @@ def _acceptance(one: Study) -> AcceptanceFound | None:
         drafted=drafted if has_counts else None,
         accepted=accepted if has_counts else None,
         basis="counts of log lines" if has_counts else "averages of log lines",
+        as_printed=as_printed(mean, drafts_known) if is_chain else {},
         formula_status="not needed" if has_counts else formula.status,
         formulas=() if has_counts else tuple(_formula(meaning, mean) for meaning in formula.meanings[:12]),
     )
@@ -113,7 +129,7 @@ def _formula(meaning: Meaning, accept_length: float) -> FormulaReading:
     )
 
 
-def _per_request(one: Study, lines: np.ndarray) -> float:  # type: ignore[type-arg]
+def _per_request(one: Study, lines: Mask) -> float:
     steady = lines & one.steady & (one.columns["running"] > 0)
     return mean_of(one.columns["throughput"][steady] / one.columns["running"][steady])
 

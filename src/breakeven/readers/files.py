@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,13 @@ from breakeven.findings import Finding
 from breakeven.readers.compare import compare, sequence_findings
 from breakeven.readers.dumps import Scrape, in_order, is_dump, scrapes, window
 from breakeven.readers.figures import log_reading
+from breakeven.readers.formula import Formula, infer_formula
 from breakeven.readers.metrics import window_reading
 from breakeven.readers.reading import Reading, ReadResult
 from breakeven.readers.scan import LogScan
 from breakeven.readers.sections import Section
 from breakeven.readers.sources import Source, blocks
-from breakeven.readers.study import Study, study
+from breakeven.readers.study import Study, declared_shape, study
 from breakeven.versions import Version
 
 __all__ = ["Told", "log_result", "read_files"]
@@ -27,11 +29,13 @@ MAX_PARTS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the user says about the server, where the files do not. draft_tokens: as the engine's own flag counts them."""
+    """What the user says about the server, where the files do not. draft_tokens: as the engine's own flag counts them.
+    break_even: the cost of a round in plain steps, which the accept length is held against."""
 
     version: Version | None = None
     draft_tokens: int | None = None
     separate: bool = False
+    break_even: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +87,36 @@ def _scanned(stream: Iterator[bytes]) -> LogScan:
 def _read_logs(logs: Sequence[_Log], told: Told) -> tuple[list[Reading], list[tuple[str, Study]]]:
     readings: list[Reading] = []
     studies: list[tuple[str, Study]] = []
-    for log in logs:
-        found, studied = _read_sections(log.scan.finish()[:MAX_PARTS], log.source.name, told)
+    found_in = [log.scan.finish()[:MAX_PARTS] for log in logs]
+    company = _company([section for sections in found_in for section in sections])
+    for log, sections in zip(logs, found_in, strict=True):
+        found, studied = _read_sections(sections, log.source.name, told, company)
         readings += found
         studies += studied
     return readings, studies
 
 
-def _read_sections(sections: Sequence[Section], source: str, told: Told) -> tuple[list[Reading], list[tuple[str, Study]]]:
+def _company(sections: Sequence[Section]) -> Formula | None:
+    """One formula for all logs that do not name their release, where only one fits all of their pairs."""
+    unnamed = [section for section in sections if section.version is None and section.pairs]
+    if len(unnamed) < 2 or len({(section.engine, declared_shape(section)) for section in unnamed}) > 1:
+        return None
+    pairs: Counter[tuple[bytes, bytes]] = Counter()
+    for section in unnamed:
+        pairs.update(section.pairs)
+    formula = infer_formula(unnamed[0].engine, None, declared_shape(unnamed[0]), pairs)
+    return formula if formula.status == "inferred" else None
+
+
+def _read_sections(
+    sections: Sequence[Section], source: str, told: Told, company: Formula | None = None
+) -> tuple[list[Reading], list[tuple[str, Study]]]:
     readings, studies = [], []
     for part, section in enumerate(sections, 1):
         _tell(section, told)
-        one = study(section)
+        one = study(section, company=company)
         studies.append((source if len(sections) == 1 else f"{source}, part {part}", one))
-        readings.append(log_reading(one, source, part))
+        readings.append(log_reading(one, source, part, break_even=told.break_even))
     return readings, studies
 
 
@@ -123,7 +143,7 @@ def _read_dumps(dumps: Sequence[tuple[Source, list[Scrape]]], told: Told) -> lis
         ordered, turned = in_order(usable)
         windows = [window(None, ordered[0])] if len(ordered) == 1 else [window(a, b) for a, b in itertools.pairwise(ordered)]
         for place, one in enumerate(windows, 1):
-            reading = window_reading(one, name, told.version, told.draft_tokens)
+            reading = window_reading(one, name, told.version, told.draft_tokens, break_even=told.break_even)
             if turned:
                 reading = reading.model_copy(update={"findings": (*reading.findings, _turned_round())})
             readings.append(reading.model_copy(update={"part": place}))

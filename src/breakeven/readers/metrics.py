@@ -10,11 +10,14 @@ from breakeven.acceptance import Acceptance
 from breakeven.findings import Finding
 from breakeven.printed.definitions import draft_shape
 from breakeven.printed.figures import PrintedFigure
+from breakeven.printed.formulas import DraftShape
 from breakeven.printed.reading import Candidate, read_printed
+from breakeven.printed.reading import Reading as PrintedReading
 from breakeven.readers.dumps import Window
-from breakeven.readers.figures import known
+from breakeven.readers.figures import as_printed, known
 from breakeven.readers.findings.curve import ceiling, dead_positions, floor
 from breakeven.readers.reading import AcceptanceFound, FormulaReading, Reading
+from breakeven.readers.speedup import with_speedup
 from breakeven.versions import Version
 
 __all__ = ["window_reading"]
@@ -22,14 +25,17 @@ __all__ = ["window_reading"]
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos"
 
 
-def window_reading(window: Window, source: str, version: Version | None, draft_tokens: int | None) -> Reading:
+def window_reading(
+    window: Window, source: str, version: Version | None, draft_tokens: int | None, *, break_even: float | None = None
+) -> Reading:
     """`version` and `draft_tokens` are what the user says, for gauges whose meaning depends on them."""
     findings = list(_window_findings(window))
     if window.engine == "sglang":
         acceptance, more = _sglang(window, version, draft_tokens)
     else:
         acceptance, more = _vllm(window)
-    findings += more
+    acceptance, on_speed = with_speedup(acceptance, break_even)
+    findings += [*more, *on_speed]
     generated = window.total(f"{window.engine}:generation_tokens")
     running, queued = (
         (f"{window.engine}:num_requests_running", f"{window.engine}:num_requests_waiting")
@@ -120,6 +126,7 @@ def _vllm(window: Window) -> tuple[AcceptanceFound | None, list[Finding]]:
         drafted=drafted,
         accepted=accepted,
         basis="counters",
+        as_printed=as_printed(counts.per_round_length, num_drafted),
         formula_status="not needed",
     ), findings
 
@@ -187,7 +194,7 @@ def _sglang(window: Window, version: Version | None, draft_tokens: int | None) -
                 severity="warning",
                 confidence="high",
                 title="The accept rate has several possible meanings here; none is assumed.",
-                evidence=tuple(_candidate_text(candidate) for candidate in reading.candidates[:6]),
+                evidence=_alternatives(reading, rates),
                 remedy="Any of these settles it: the release (--engine-version), the number of draft tokens "
                 "(--draft-tokens) where it "
                 "is not in the dump, or the gauge sglang:spec_accept_length beside the rate.",
@@ -224,11 +231,21 @@ def _sglang(window: Window, version: Version | None, draft_tokens: int | None) -
             basis="counters" if basis_is_counters else "gauges: the last interval only",
             formula_status={"settled": "release" if version else "inferred", "nothing printed": "not printed"}.get(
                 reading.status, reading.status
-            ),  # type: ignore[arg-type]
+            ),
             formulas=tuple(_formula(candidate) for candidate in reading.candidates[:12]),
         ),
         findings,
     )
+
+
+def _alternatives(reading: PrintedReading, rates: list[float]) -> tuple[str, ...]:
+    """All meanings; where the number of drafts is not known either, for three drafts a round, as an example."""
+    if reading.candidates:
+        return tuple(_candidate_text(candidate) for candidate in reading.candidates[:6])
+    example = read_printed(
+        engine="sglang", shape=DraftShape(num_drafted=3, num_steps=3, is_chain=True), length=None, rate=_gauge(rates)
+    )
+    return tuple(f"with 4 draft tokens, for example: {_candidate_text(candidate)}" for candidate in example.candidates)
 
 
 def _gauge(values: list[float]) -> PrintedFigure | None:

@@ -25,6 +25,7 @@ class FormulaReading(_Frozen):
     num_drafted: int | None = Field(description="Drafts a round, the root left out")
     accept_length: float | None = None
     draft_acceptance: float | None = Field(default=None, description="accepted / drafted, the bonus in neither")
+    decode_speedup: float | None = Field(default=None, description="accept_length over the break-even given, if one was")
 
 
 class AcceptanceFound(_Frozen):
@@ -47,6 +48,10 @@ class AcceptanceFound(_Frozen):
     accepted: float | None = None
     basis: Literal["counters", "counts of log lines", "averages of log lines", "gauges: the last interval only"]
     formula_status: Literal["release", "inferred", "ambiguous", "contradictory", "not printed", "not needed"]
+    decode_speedup: float | None = Field(default=None, description="Over the break-even accept length given, if one was")
+    as_printed: dict[str, float] = Field(
+        default_factory=dict, description="The accept rate that other engines and releases would print for this"
+    )
     formulas: tuple[FormulaReading, ...] = Field(default=(), description="Meanings of the printed rate that fit; one when settled")
 
 

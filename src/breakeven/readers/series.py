@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "Floats", "Series"]
+__all__ = ["COLUMNS", "Floats", "Mask", "Places", "Series"]
 
 COLUMNS = (
     "time_s",  # NaN without a stamp
@@ -39,6 +39,8 @@ _WEIGHTED = [COLUMNS.index(name) for name in ("length", "rate")]
 _ROUNDS = COLUMNS.index("rounds")
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
 
 class Series:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from breakeven.printed.definitions import draft_shape
 from breakeven.printed.formulas import DraftShape
@@ -16,13 +15,12 @@ from breakeven.readers.effects import Level, level
 from breakeven.readers.formula import Formula, infer_formula
 from breakeven.readers.phases import phase_edges
 from breakeven.readers.sections import Section
-from breakeven.readers.series import Floats
+from breakeven.readers.series import Floats, Mask
 from breakeven.readers.warmup import Exclusions, exclusions
 from breakeven.versions import Version
 
-__all__ = ["Group", "Study", "mean_of", "study"]
+__all__ = ["Group", "Study", "declared_shape", "mean_of", "study"]
 
-Mask = NDArray[np.bool_]
 MAX_EXACT_GROUPS = 8
 # A batch seen on fewer lines than this share joins a range of batches.
 MIN_GROUP_SHARE = 0.02
@@ -53,6 +51,7 @@ class Study:
     excluded: tuple[str, ...]
     shape: DraftShape
     formula: Formula
+    settled_by_company: bool
     num_drafted: int | None
     adds_bonus: bool
     overall: Level
@@ -78,12 +77,16 @@ class Study:
         return level(self.lengths[chosen], self.rounds[chosen], self.num_drafted)
 
 
-def study(section: Section) -> Study:
+def study(section: Section, *, company: Formula | None = None) -> Study:
+    """`company`: the formula that all logs read together leave, taken where this one alone is ambiguous."""
     table = section.series.table()
     out: Exclusions = exclusions(table, section.engine)
     columns = {name: values[out.kept] for name, values in table.items()}
-    shape = _shape(section)
+    shape = declared_shape(section)
     formula = infer_formula(section.engine, section.version, shape, section.pairs)
+    settled_by_company = formula.status == "ambiguous" and company is not None and _is_among(company, formula)
+    if settled_by_company and company is not None:
+        formula = company
     num_drafted = shape.num_drafted or (formula.shape.num_drafted if formula.shape else None) or len(section.positions) or None
     adds_bonus = _adds_bonus(section)
     lengths = columns["length"] + (1.0 if adds_bonus else 0.0)
@@ -104,6 +107,7 @@ def study(section: Section) -> Study:
         excluded=out.reasons,
         shape=shape,
         formula=formula,
+        settled_by_company=settled_by_company,
         num_drafted=num_drafted,
         adds_bonus=adds_bonus,
         overall=overall,
@@ -115,6 +119,10 @@ def study(section: Section) -> Study:
     return _with_groups(half_done, running, context)
 
 
+def _is_among(company: Formula, formula: Formula) -> bool:
+    return len(company.meanings) == 1 and company.meanings[0].sense in {meaning.sense for meaning in formula.meanings}
+
+
 def _with_groups(one: Study, running: Floats, context: Floats) -> Study:
     return replace(
         one,
@@ -124,7 +132,8 @@ def _with_groups(one: Study, running: Floats, context: Floats) -> Study:
     )
 
 
-def _shape(section: Section) -> DraftShape:
+def declared_shape(section: Section) -> DraftShape:
+    """What the launch settings say about drafts a round, as far as they do."""
     settings = section.settings
 
     def number(name: str) -> int | None:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from breakeven.readers.series import Floats
+from breakeven.readers.series import Floats, Mask
 
 __all__ = ["Exclusions", "exclusions"]
 
@@ -24,8 +23,8 @@ IDLE_SHARE = 0.25
 class Exclusions:
     """kept: lines that count for acceptance. steady: those of them whose throughput counts too."""
 
-    kept: NDArray[np.bool_]
-    steady: NDArray[np.bool_]
+    kept: Mask
+    steady: Mask
     reasons: tuple[str, ...]
 
 
@@ -69,11 +68,13 @@ def exclusions(table: Mapping[str, Floats], engine: str) -> Exclusions:
 
 
 def _usual_throughput(throughput: Floats, running: Floats) -> Floats:
-    """For each line the median over lines of about its batch (in powers of two); over all lines where it has none for company."""
+    """For each line the median over lines of about its batch (in powers of two); where it has no company, the least
+    that all lines together lead one to expect."""
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         classes = np.floor(np.log2(np.maximum(np.nan_to_num(running, nan=1.0), 1.0)))
-        usual = np.full(len(throughput), float(np.nanmedian(throughput)) if len(throughput) else np.nan)
+        usual = np.minimum(np.nanmedian(throughput), np.nanmedian(throughput / running) * running)
+        usual = np.where(np.isfinite(usual), usual, np.nanmedian(throughput))
         for one in np.unique(classes):
             members = classes == one
             if members.sum() >= 3:

@@ -22,6 +22,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 _CUT_TITLES = {"running": "running batch", "time": "time", "context": "tokens a request"}
 MAX_CUTS = 10
 MAX_EVIDENCE = 8
+# Fewer lines than this are seen whole in the series.
+MIN_LINES_TO_CUT = 24
 
 
 def render_readings(result: ReadResult, console: Console) -> None:
@@ -123,6 +125,9 @@ def _acceptance(found: AcceptanceFound, console: Console) -> None:
                 f"{_two(formula.accept_length)}, draft acceptance {_percent(formula.draft_acceptance)}"
             )
             console.print(Text(text))
+    if found.as_printed and found.formula_status == "not needed":
+        rates = "; ".join(f"{plain(releases)} {rate:.2f}" for releases, rate in found.as_printed.items() if "sglang" in releases)
+        console.print(Text(f"  the same as an accept rate: {rates}", style="dim"))
     if found.joint:
         shown = ", ".join(f"{rate:.3f}" for rate in found.joint[:16])
         console.print(Text(f"  accepted up to position: {shown}{', ...' if len(found.joint) > 16 else ''}"))
@@ -145,7 +150,7 @@ def _series(reading: Reading, console: Console) -> None:
 
 
 def _cuts(cuts: Sequence[Cut], by: str, console: Console) -> None:
-    if len(cuts) < 2:
+    if len(cuts) < 2 or (by != "running" and sum(cut.num_lines for cut in cuts) < MIN_LINES_TO_CUT):
         return
     table = Table(box=None, show_header=True, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for title in (_CUT_TITLES[by], "lines", "accept length", "tok/s", "a request"):

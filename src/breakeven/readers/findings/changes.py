@@ -15,7 +15,7 @@ import numpy as np
 from breakeven.findings import Finding
 from breakeven.readers.effects import Level, judge, level
 from breakeven.readers.phases import phase_edges
-from breakeven.readers.series import Floats
+from breakeven.readers.series import Floats, Places
 from breakeven.readers.study import Group, Study
 
 __all__ = ["changes", "collapse"]
@@ -59,12 +59,16 @@ def _falls(one: Study, groups: Sequence[Group], what: str) -> Iterator[Finding]:
     first = groups[0].level
     below = [group for group in groups[1:] if group.level.mean < first.mean and judge(first, group.level) != "noise"]
     effects = [group for group in below if judge(first, group.level) == "effect"]
+    if what == "context":
+        below = []  # contexts of a log are seldom alike in kind: only an effect is worth a word
     worst = min(effects or below, key=lambda group: group.level.mean, default=None)
     if worst is None:
         return
     fall = first.mean - worst.level.mean
     errors = math.hypot(first.error, worst.level.error)
     decided = bool(effects)
+    if not decided and fall < 0.75 * errors:
+        return
     shown = "; ".join(f"{_range(group, what)}: {group.level} on {group.level.num_lines} lines" for group in groups[:8])
     name = "the running batch" if what == "batch" else "the context"
     title = (
@@ -189,7 +193,7 @@ def _flush_between(one: Study, first: int, last: int) -> bool:
     return any(first < row <= last + 1 for row in rows)
 
 
-def _cached_share(one: Study, lines: Sequence[int] | Floats) -> float:
+def _cached_share(one: Study, lines: Places) -> float:
     cached, new = (float(np.nansum(one.columns[name][lines])) for name in ("cached_tokens", "new_tokens"))
     return cached / (cached + new) if cached + new > 0 else math.nan
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from breakeven.engines.version_facts import admission_defaults, admission_flag
 from breakeven.findings import Finding
+from breakeven.readers.series import Floats, Mask
 from breakeven.readers.study import Study, mean_of
 
 __all__ = ["load", "queue"]
@@ -131,11 +132,11 @@ def _graphs(one: Study) -> Iterator[Finding]:
     )
 
 
-def _span(values: np.ndarray) -> str:  # type: ignore[type-arg]
+def _span(values: Floats) -> str:
     low, high = float(values.min()), float(values.max())
     return f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
 
 
-def _per_request(one: Study, lines: np.ndarray) -> float:  # type: ignore[type-arg]
+def _per_request(one: Study, lines: Mask) -> float:
     steady = lines & one.steady
     return mean_of(one.columns["throughput"][steady] / one.columns["running"][steady])

@@ -21,6 +21,15 @@ def printed(one: Study) -> Iterator[Finding]:
     section, formula = one.section, one.formula
     if formula.status == "ambiguous":
         yield ambiguous_formula(section.engine, one.overall.mean, formula.meanings, is_release_known=section.version is not None)
+    if one.settled_by_company:
+        yield Finding(
+            code="rate-settled-by-other-logs",
+            severity="info",
+            confidence="medium",
+            title="These lines alone leave the meaning of the printed rate open; it is read as in the other logs given.",
+            evidence=tuple(meaning_text(meaning, one.overall.mean) for meaning in formula.meanings),
+            remedy="If the logs come from different releases, read them one by one.",
+        )
     if formula.status == "contradictory":
         yield _contradiction(one)
     if section.version is not None:

@@ -20,10 +20,14 @@ class Format(Protocol):
     """marks: bytes that begin the message of a line worth reading, and what reads it. intervals: those of them that report an
     interval. banners: those that mean a new start of the server once intervals have been printed."""
 
-    engine: str
-    marks: Mapping[bytes, LineReader]
-    intervals: frozenset[bytes]
-    banners: frozenset[bytes]
+    @property
+    def engine(self) -> str: ...
+    @property
+    def marks(self) -> Mapping[bytes, LineReader]: ...
+    @property
+    def intervals(self) -> frozenset[bytes]: ...
+    @property
+    def banners(self) -> frozenset[bytes]: ...
 
     def finish(self, section: Section) -> None:
         """Called at the end of a section: what waits for a companion line is filed as it is."""
