@@ -213,7 +213,7 @@ def test_files_that_are_no_plan(tmp_path: Path) -> None:
         load_plan(binary)
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * 1_000_001)
-    with pytest.raises(PlanError, match="expected a plan of at most"):
+    with pytest.raises(PlanError, match="expected a plan"):
         load_plan(large)
 
 
