@@ -214,5 +214,5 @@ def _certainty(compared: Sequence[Comparison]) -> list[Conclusion]:
         )
     else:
         text = "With two launches an arm, how launches differ is known from two numbers, so the intervals are wide."
-    at_least = sorted(item.num_blocks for item in compared)
-    return [Conclusion(text=text, evidence=(f"pairs of launches per comparison: {at_least[0]} to {at_least[-1]}",))]
+    span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    return [Conclusion(text=text, evidence=(f"pairs of launches per comparison: {span}",))]

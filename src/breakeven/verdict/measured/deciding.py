@@ -128,7 +128,7 @@ def _decision(case: Case) -> str:
 
 def _where(case: Case, loads: Sequence[str]) -> str:
     if len(loads) == len(case.loads) > 1:
-        return f"at every load measured, {load_list(loads)}"
+        return f"at every load measured ({load_list(loads)})"
     return f"at {load_list(loads)}"
 
 

@@ -147,7 +147,7 @@ def test_decode_ratio_leaves_prefill_out(healthy: Result) -> None:
 
 def test_headline_and_decision_name_the_arm_for_each_load(healthy: Result) -> None:
     assert healthy.headline.startswith("Speculation pays at c=1 and c=4: eagle ")
-    assert healthy.decision == "Run eagle at every load measured, c=1 and c=4."
+    assert healthy.decision == "Run eagle at every load measured (c=1 and c=4)."
     assert any(text.startswith("At c=4 eagle stops paying below accept length 1.6") for text in healthy.what_would_change_it)
 
 
