@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from breakeven.checkpoints.cache import demo_model_path
+from breakeven.checkpoints.named_path import named_path
 from breakeven.errors import CheckpointError
 
 __all__ = ["hub_cache_dir", "resolve_model"]
@@ -35,6 +36,7 @@ def resolve_model(text: str, base_dir: Path) -> Path:
 
     Raises:
         CheckpointError: nothing is there; the message lists what was tried and how to fetch it.
+        UsageError: no folder can have that name.
     """
     if not text.strip() or not text.isprintable():
         raise CheckpointError(f"a model is named {text!a}; expected a folder, demo:NAME or a hub id such as owner/name")
@@ -44,7 +46,7 @@ def resolve_model(text: str, base_dir: Path) -> Path:
         if not folder.is_dir():
             raise CheckpointError(f"{text}: not fetched yet, {folder} does not exist; run: breakeven fetch {name}")
         return folder
-    folder = base_dir / Path(text).expanduser()
+    folder = named_path(text, base_dir)
     if folder.is_dir():
         return folder
     if folder.exists():

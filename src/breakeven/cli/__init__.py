@@ -17,6 +17,8 @@ from breakeven.errors import BreakevenError
 
 __all__ = ["app", "main"]
 
+MAX_LINE = 2000
+
 app = typer.Typer(
     name="breakeven",
     help="Does speculative decoding pay on your deployment, and how good must a drafter be?",
@@ -54,7 +56,7 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except BreakevenError as error:
-        Console(stderr=True).print(f"breakeven: {error}", style="bold red", markup=False, highlight=False)
+        _complain(str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -62,3 +64,19 @@ def main() -> None:
         # the reader of our output went away (`breakeven … | head`): not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        # a path that no file system takes, a full disk under our own output: the system's words are the message
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _complain(f"{where}{error.strerror or error}; check the path, its permissions and the room on the disk")
+        if error.filename is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BreakevenError.exit_code)
+
+
+def _complain(message: str) -> None:
+    """Names of files, keys and servers are other people's text: shown by their characters, they cannot steer the terminal."""
+    safe = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in message)
+    lines = (
+        line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}" for line in safe.split("\n")
+    )
+    Console(stderr=True).print(f"breakeven: {chr(10).join(lines)}", style="bold red", markup=False, highlight=False)

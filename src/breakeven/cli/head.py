@@ -13,7 +13,7 @@ __all__ = ["head"]
 def head(
     target: Annotated[str, typer.Option(help="Model folder, hub id in the local cache, or demo:NAME.")],
     out: Annotated[Path, typer.Option(help="Folder to create; nothing may be there yet.")],
-    seed: Annotated[int, typer.Option(help="Seed of the random weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the random weights.")] = 0,
     draft_vocab: Annotated[
         int | None,
         typer.Option(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from breakeven.checkpoints.folder import open_folder
+from breakeven.checkpoints.named_path import named_path
 from breakeven.checkpoints.random_head import ensure_random_head
 from breakeven.checkpoints.resolve import resolve_model
 from breakeven.errors import PlanError
@@ -21,7 +22,8 @@ from breakeven.experiment.plan_schema import ArmPlan, Plan
 
 __all__ = ["Plan", "load_plan", "parse_plan", "plan_difference"]
 
-MAX_BYTES = 1_000_000
+# YAML in pure Python reads about 100 kB a second; the longest plan imaginable has 50 kB
+MAX_BYTES = 200_000
 MAX_NODES = 20_000
 MAX_SHOWN_ERRORS = 5
 EXAMPLE = "examples/smollm2-laptop/plan.yaml"
@@ -53,11 +55,13 @@ def load_plan(path: Path) -> Plan:
         CheckpointError: a model that it names is not on this machine.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            # a device or a pipe has no size to look at first, and no end
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise PlanError(f"{path}: cannot be read ({error.strerror}); expected a plan, see {EXAMPLE}") from error
     if len(data) > MAX_BYTES:
-        raise PlanError(f"{path}: {len(data)} bytes; expected a plan of at most {MAX_BYTES}")
+        raise PlanError(f"{path}: more than {MAX_BYTES} bytes; expected a plan, a text file of a few kB (see {EXAMPLE})")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -76,7 +80,8 @@ def parse_plan(text: str, where: str, *, default_name: str = "run") -> Plan:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         lines = dict(_lines(root, where)) if root is not None else {}
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    # the reader of a tagged value (`!!bool x`) lets whatever it stumbles over through
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise PlanError(_yaml_message(error, where)) from error
     if not isinstance(content, dict):
         raise PlanError(f"{where}: holds {_shown(content)}; expected keys such as target, load and arms")
@@ -121,7 +126,7 @@ def _resolved(plan: Plan, base: Path) -> Plan:
         arms[name] = arm.model_copy(update={"speculation": speculation, "executable": _program(arm.executable, base)})
     prompts = plan.workload.prompts
     if prompts != "builtin":
-        prompts = str(base / Path(prompts).expanduser())
+        prompts = str(named_path(prompts, base))
     return plan.model_copy(
         update={
             "target": str(target) if target is not None else plan.target,
@@ -136,10 +141,11 @@ def _program(executable: str | None, base: Path) -> str | None:
     """A path relative to the plan becomes absolute; a bare name is left for the PATH."""
     if executable is None:
         return None
-    if "/" not in executable and not (base / executable).exists():
+    path = named_path(executable, base)
+    if "/" not in executable and not path.exists():
         return shutil.which(executable) or executable
     # not resolved: an environment's Python is a link, and what it points to is another environment
-    return str(base / Path(executable).expanduser())
+    return str(path)
 
 
 def _lines(root: yaml.Node, where: str) -> Iterator[tuple[Location, int]]:
@@ -240,7 +246,7 @@ def _yaml_message(error: Exception, where: str) -> str:
         return (
             f"{where}:{mark.line + 1}: not valid YAML at column {mark.column + 1} ({error.problem}); check indentation and quotes"
         )
-    return f"{where}: not valid YAML ({str(error)[:200]})"
+    return f"{where}: not valid YAML ({type(error).__name__}: {str(error)[:200]}); check tags (!!) and quotes"
 
 
 def _shown(value: object) -> str:

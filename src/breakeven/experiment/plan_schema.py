@@ -336,9 +336,14 @@ class Plan(ServingPlan):
 
 
 def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"{url!r} is no server address; expected http://HOST:PORT or https://HOST")
+    try:
+        parts = urlsplit(url)
+        # a port is first looked at when it is asked for; urlsplit drops line ends and tabs without a word
+        whole = parts.hostname is not None and (parts.port is None or parts.port > 0) and url.isprintable() and " " not in url
+    except ValueError:
+        whole = False
+    if not whole or parts.scheme not in {"http", "https"}:
+        raise ValueError(f"{url!a} is no server address; expected http://HOST:PORT or https://HOST")
     if parts.username or parts.password or parts.query:
         raise ValueError("the address carries a user, a password or a query, and plans are stored; use api_key_env for the key")
     return url.rstrip("/")

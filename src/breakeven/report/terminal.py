@@ -107,7 +107,7 @@ def _row(lookup: Lookup, cell: Cell, *, wide: bool) -> list[Text]:
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[int]:
-    return [max(cell_len(title), *(cell_len(row[place].plain) for row in rows)) for place, title in enumerate(titles)]
+    return [max([cell_len(title), *(cell_len(row[place].plain) for row in rows)]) for place, title in enumerate(titles)]
 
 
 def _load_line(lookup: Lookup, load: str) -> Text:

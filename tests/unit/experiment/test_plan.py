@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from breakeven.errors import CheckpointError, PlanError
+from breakeven.errors import BreakevenError, CheckpointError, PlanError
 from breakeven.experiment.plan import Plan, load_plan, parse_plan, plan_difference
 
 MINIMAL = """
@@ -212,7 +212,7 @@ def test_files_that_are_no_plan(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="byte 6 is not UTF-8"):
         load_plan(binary)
     large = tmp_path / "large.yaml"
-    large.write_bytes(b"#" * 1_000_001)
+    large.write_bytes(b"#" * 200_001)
     with pytest.raises(PlanError, match="expected a plan"):
         load_plan(large)
 
@@ -261,3 +261,33 @@ def test_difference_names_keys_and_lets_budgets_change() -> None:
     changed = parse_plan(MINIMAL.replace("plain: {}", "plain: {}, more: {}") + "trial: {window_s: 3}\n", "p")
     assert plan_difference(before, changed)[0] == "trial.window_s: 30.0 -> 3.0"
     assert any(line.startswith("arms.more.") for line in plan_difference(before, changed))
+
+
+@pytest.mark.parametrize(
+    "text", ["name: !!bool x", "name: !!int ''", "name: !!float x", "name: !!timestamp x", "name: 2001-99-99", "&a\n<<: *a"]
+)
+def test_tags_that_do_not_fit(text: str) -> None:
+    assert refusal(text + "\n").startswith("p")
+
+
+def test_a_device_without_end_is_not_read_whole() -> None:
+    with pytest.raises(PlanError, match="more than 200000 bytes"):
+        load_plan(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("key", ["workload: {prompts: PATH}", "engine: vllm\ntarget: /\nexecutable: PATH"])
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x", '"a\\0b"', '"\\ud800"', "x" * 5000])
+def test_paths_that_no_file_has(key: str, path: str, tmp_path: Path) -> None:
+    text = "engine: fake\n" * ("engine" not in key) + key.replace("PATH", path) + "\nload: [{concurrency: 1}]\narms: {plain: {}}\n"
+    (tmp_path / "plan.yaml").write_text(text)
+    with pytest.raises(BreakevenError) as caught:
+        load_plan(tmp_path / "plan.yaml")
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "url",
+    ['"http://[::1"', "http://a:port", "http://a:99999", "http://a:0", '"http://a/\\r\\nX: y"', '"http://a b"', '"http://a\\e[31m"'],
+)
+def test_addresses_that_no_server_has(url: str) -> None:
+    assert "no server address" in refusal(MINIMAL.replace("plain: {}", f"plain: {{}}, there: {{engine: vllm, url: {url}}}"))
