@@ -7,6 +7,7 @@ the arm names, sent, and shown nowhere. Redirects are not followed: they would c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,13 @@ class Scraper:
     async def metrics_text(self) -> str:
         """The first replica's exposition, for `Engine.facts`."""
         return await self._get(self._metrics_urls[0])
+
+    async def info_text(self) -> str:
+        """The page on which the engine states its settings; empty where it has none or does not answer there."""
+        for path in self._engine.info_paths:
+            with contextlib.suppress(EngineError):
+                return await self._get(self._root + path)
+        return ""
 
     async def served_models(self) -> tuple[str, ...]:
         """The names under which `/v1/models` says that models are served.

@@ -92,7 +92,11 @@ class LaunchCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """One scrape. Counts are since the server's start; `acceptance` is None where the engine reports none (no speculation)."""
+    """One scrape. Counts are since the server's start; `acceptance` is None where the engine reports none (no speculation).
+
+    at_finish: tokens and acceptance are counted when a request ends, not while it runs.
+    gauge_accept_length: what a gauge showed of the engine's last interval, a fallback where acceptance is not counted.
+    """
 
     time_s: float
     prompt_tokens: int
@@ -102,6 +106,8 @@ class Counters:
     num_preemptions: int = 0
     num_requests: int | None = None
     acceptance: Acceptance | None = None
+    at_finish: bool = False
+    gauge_accept_length: float | None = None
 
 
 class Engine(Protocol):
@@ -109,6 +115,11 @@ class Engine(Protocol):
 
     name: str
     health_path: str
+
+    @property
+    def info_paths(self) -> tuple[str, ...]:
+        """Pages that state the engine's settings; the first that answers goes to `facts`."""
+        ...
 
     def check(self, arm: Arm) -> None:
         """Everything that can be known to fail before a server is started: missing folders, shapes that do not fit, flags.
@@ -146,6 +157,9 @@ class Engine(Protocol):
         """One sentence on a known start-up fault and its remedy, or None when the log shows none that is known."""
         ...
 
-    def facts(self, arm: Arm, log_lines: Sequence[str], metrics: str) -> Mapping[str, object]:
-        """What the engine says it really does: dtype, threads, limits, drafter, version. Stored as provenance."""
+    def facts(self, arm: Arm, log_lines: Sequence[str], metrics: str, info: str = "") -> Mapping[str, object]:
+        """What the engine says it really does: dtype, threads, limits, drafter, version. Stored as provenance.
+
+        info: the page of `info_paths`, empty where there is none.
+        """
         ...

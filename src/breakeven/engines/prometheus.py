@@ -106,6 +106,8 @@ def add_counters(replicas: Sequence[Counters]) -> Counters:
         num_preemptions=sum(counters.num_preemptions for counters in replicas),
         num_requests=sum(number or 0 for number in requests) if None not in requests else None,
         acceptance=total,
+        at_finish=any(counters.at_finish for counters in replicas),
+        gauge_accept_length=replicas[0].gauge_accept_length if len(replicas) == 1 else None,
     )
 
 

