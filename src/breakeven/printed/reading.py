@@ -25,15 +25,25 @@ DRAFTS_TRIED = range(1, 16)
 _ROUNDING_SLACK = 1e-9
 # A length and a rate averaged over slightly different lines disagree by a few tenths of a percent; the formulas differ by far more.
 AVERAGING_SLACK = 0.005
+# What is granted to printed digits, strictest first: how much wider than rounding, relatively, and in words.
+_ALLOWANCES = (
+    (1.0, 0.0, ""),
+    (2.0, 0.0, "if a last digit was cut off instead of rounded"),
+    (2.0, AVERAGING_SLACK, "if these are averages over different lines"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One meaning that fits the printed figures: a row of the table, the shape it supposes, the accept length it gives."""
+    """One meaning that fits the printed figures: a row of the table, the shape it supposes, the accept length it gives.
+
+    allowance: what must be granted to the printed digits before it fits, such as "if a last digit was cut off"; mostly nothing.
+    """
 
     definition: Definition
     shape: DraftShape
     accept_length: Bounds
+    allowance: str = ""
 
     @property
     def draft_acceptance(self) -> float | None:
@@ -167,17 +177,17 @@ class _Printed:
     def candidates(self, rows: Iterable[Definition], shape: DraftShape) -> tuple[Candidate, ...]:
         """Rows that fit as rounded; failing that, as cut off after the last digit by hand; failing that, as averages."""
         rows = tuple(rows)
-        return self._fitting(rows, shape) or self._fitting(rows, shape, 2.0) or self._fitting(rows, shape, 2.0, AVERAGING_SLACK)
+        return next((found for given in _ALLOWANCES if (found := self._fitting(rows, shape, *given))), ())
 
     def _fitting(
-        self, rows: tuple[Definition, ...], shape: DraftShape, widening: float = 1.0, relative: float = 0.0
+        self, rows: tuple[Definition, ...], shape: DraftShape, widening: float, relative: float, allowance: str
     ) -> tuple[Candidate, ...]:
         found = []
         for row in reversed(rows):
             for tried in self._shapes(row, shape):
                 bounds = self._meet(row, tried, widening, relative)
                 if bounds is not None:
-                    found.append(Candidate(definition=row, shape=tried, accept_length=bounds))
+                    found.append(Candidate(definition=row, shape=tried, accept_length=bounds, allowance=allowance))
         return tuple(found)
 
     def _shapes(self, row: Definition, shape: DraftShape) -> Iterable[DraftShape]:

@@ -118,8 +118,9 @@ class ReportedArm:
 
     @property
     def config(self) -> str:
-        """Steps, top-k and draft tokens as the engine's users write them: "3-1-4", or "k=3"; empty where nothing is known."""
-        return _config(self.steps, self.topk, self.draft_tokens)
+        """Steps, top-k and the draft tokens flag as SGLang's users write them, "3-1-4"; else drafts a round, "k=3"; or nothing."""
+        is_bare_flag = self.steps is None and self.topk is None
+        return _config(self.steps, self.topk, self.shape.num_drafted if is_bare_flag else self.draft_tokens)
 
     def point(self, load: LoadKey) -> Point | None:
         return next((point for point in self.points if point.load == load), None)

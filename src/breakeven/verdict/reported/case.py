@@ -10,7 +10,7 @@ from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, co
 from breakeven.verdict.reported.readings import ArmReading, ImpliedRelease, read_arms
 from breakeven.verdict.reported.schema import ReportedTable
 
-__all__ = ["Case", "listed", "plural", "study"]
+__all__ = ["Case", "listed", "plural", "speed", "speed_unit", "spoken_speed", "study"]
 
 NAMES_SHOWN = 5
 
@@ -75,6 +75,16 @@ class Case:
 def speed(point: Point) -> float:
     figure = point.throughput or point.request_speed
     return figure.value if figure is not None else 0.0
+
+
+def spoken_speed(point: Point) -> str:
+    """ "142" or "9.81"; a speed worked out from tpot_ms gets no digits that nobody reported."""
+    value = speed(point)
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def speed_unit(point: Point) -> str:
+    return "tok/s" if point.throughput is not None or point.load.concurrency == 1 else "tok/s a request"
 
 
 def study(table: ReportedTable) -> Case:

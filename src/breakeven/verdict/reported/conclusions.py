@@ -9,8 +9,8 @@ from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS, definitions_f
 from breakeven.printed.formulas import RateFormula
 from breakeven.units import format_ratio
 from breakeven.verdict.public_figures import public_accept_length, quantization_loss
-from breakeven.verdict.reported.arms import ReportedArm
-from breakeven.verdict.reported.case import Case, listed, plural, speed
+from breakeven.verdict.reported.arms import LoadKey, ReportedArm
+from breakeven.verdict.reported.case import Case, listed, plural, speed_unit, spoken_speed
 from breakeven.verdict.reported.comparing import CostRatio, Pair, outcome_without_interval
 from breakeven.verdict.reported.floor import why_not_quantization
 from breakeven.verdict.reported.readings import ArmReading
@@ -44,22 +44,27 @@ def _ranking(case: Case) -> list[Conclusion]:
     load, ranked = case.ranking()
     if load is None or len(ranked) < 2:
         return []
-    top = ranked[0][0].name
-    shown = ", ".join(f"{arm.name} {speed(point):g}" for arm, point in ranked[:ROWS_TOLD])
+    top, best = ranked[0]
+    unit = speed_unit(best)
+    shown = ", ".join(f"{arm.name} {spoken_speed(point)}" for arm, point in ranked[:ROWS_TOLD])
     more = f" and {len(ranked) - ROWS_TOLD} more" if len(ranked) > ROWS_TOLD else ""
     return [
         Conclusion(
-            text=f"As reported, fastest first at {load.label}: {shown}{more} tok/s. {_choice(case, top)}",
-            evidence=(f"{top}: {speed(ranked[0][1]):g} tok/s at {load.label}, as reported, no interval",),
+            text=f"As reported, fastest first at {load.label}: {shown}{more} {unit}. {_choice(case, top.name, load)}",
+            evidence=(f"{top.name}: {spoken_speed(best)} {unit} at {load.label}, as reported, no interval",),
         )
     ]
 
 
-def _choice(case: Case, top: str) -> str:
+def _choice(case: Case, top: str, load: LoadKey) -> str:
     if any(pair.is_impossible for pair in case.pairs):
         return "These figures cannot all be right, so nothing should be chosen by them."
     if top in {reading.arm.name for reading in case.floored}:
         return "The first of them has a drafter that brings it nothing."
+    undecided = next((pair for pair in case.pairs if pair.arm.name == top and pair.load == load and pair.outcome != "pays"), None)
+    if undecided is not None:
+        lead = f"{format_ratio(undecided.ratio)} is undecided"
+        return f"That does not show that {top} is faster than {undecided.baseline.name}: {lead}."
     return f"Of these arms {top} is the one to run there."
 
 
@@ -83,7 +88,7 @@ def _pair_evidence(pair: Pair) -> str:
     mine, theirs = pair.arm.point(pair.load), pair.baseline.point(pair.load)
     assert mine is not None
     assert theirs is not None
-    figures = f"{pair.arm.name} {speed(mine):g} over {pair.baseline.name} {speed(theirs):g} tok/s"
+    figures = f"{pair.arm.name} {spoken_speed(mine)} over {pair.baseline.name} {spoken_speed(theirs)} {speed_unit(mine)}"
     return f"{figures} at {pair.load.label}; {pair.admission.text}"
 
 
@@ -113,11 +118,13 @@ def _formulas(case: Case) -> list[Conclusion]:
         reading = next(reading for reading in case.readings if reading.arm.name == release.arm)
         if reading.arm.version is not None or not rate_has_changed(release.engine):
             continue
-        formula = spoken_formula(reading.overall.candidates[0].definition)
+        fitting = reading.overall.candidates[0]
+        formula = spoken_formula(fitting.definition)
+        granted = f", and that only {fitting.allowance}" if fitting.allowance else ""
         shape = reading.overall.shape
         drafts = f" with {plural(shape.num_drafted, 'draft')} a round" if shape is not None and shape.num_drafted else ""
         text = (
-            f"What {release.arm} printed{drafts} fits only {formula}, so this {engine_name(release.engine)} is "
+            f"What {release.arm} printed{drafts} fits only {formula}{granted}, so this {engine_name(release.engine)} is "
             f"{releases(release.spans)}."
         )
         support = first_support(release.engine, case.table.target.model_type, reading.arm.method)

@@ -52,6 +52,11 @@ def _no_concurrency(_: Case, arm: ReportedArm) -> bool:
     return any(point.load.concurrency is None for point in arm.points)
 
 
+def _no_speed(_: Case, arm: ReportedArm) -> bool:
+    """At some load that the table gives for this arm, or at all."""
+    return any(point.throughput is None and point.request_speed is None for point in arm.points) or not arm.points
+
+
 def _cap_matters(case: Case, arm: ReportedArm) -> bool:
     doubtful = [pair for pair in case.pairs if pair.admission.is_equal is None]
     return cap_of(arm).is_assumed and any(arm in (pair.arm, pair.baseline) for pair in doubtful)
@@ -74,6 +79,7 @@ _ASKS = (
     _Ask("draft_tokens", "it turns a rate into an accept length, and says how much a round drafts", _draft_tokens_unknown),
     _Ask("accept_length", "with the speed it gives the cost of a round, and so the break-even", _no_acceptance),
     _Ask("accept_length", "printed beside the rate it tells which definition the rate follows", _no_length),
+    _Ask("throughput_tok_s", "without a speed an arm cannot be compared", _no_speed),
     _Ask("version", "it fixes what the printed rate means and which defaults the engine has", _version_matters),
     _Ask("concurrency", "it shows whether arms were compared at equal load", _no_concurrency),
     _Ask("max_running_requests", "it shows whether arms admitted the same number of requests", _cap_matters),

@@ -347,3 +347,35 @@ def test_hundreds_of_rows_are_judged_quickly_and_told_shortly(judge: Judge) -> N
     assert max(len(conclusion.text) for conclusion in result.conclusions) < 1200
     assert len(result.conclusions) < 40
     assert len(result.headline) < 400
+
+
+def test_the_fastest_arm_is_not_chosen_where_its_lead_is_undecided(judge: Judge) -> None:
+    rows = ("arm: base, concurrency: 16, throughput_tok_s: 720", f"arm: s, {HEAD}, concurrency: 16, throughput_tok_s: 741")
+    assert "does not show that s is faster than base: 1.03x is undecided" in words(judge(*rows))
+    decided = judge(rows[0], f"arm: s, {HEAD}, concurrency: 16, throughput_tok_s: 1041")
+    assert "s is the one to run there" in words(decided)
+
+
+def test_a_missing_speed_is_named(judge: Judge) -> None:
+    rows = ("arm: base, concurrency: 8, tpot_ms: 15", f"arm: s, {HEAD}, accept_length: 2.40")
+    assert "(s)" in finding(judge(*rows, f"arm: s, {HEAD}, concurrency: 8"), "missing-throughput-tok-s").title
+    assert not has(judge(*rows, f"arm: s, {HEAD}, concurrency: 8, tpot_ms: 9"), "missing-throughput-tok-s")
+
+
+def test_speeds_worked_out_from_times_have_no_invented_digits(judge: Judge) -> None:
+    result = judge("arm: base, concurrency: 8, tpot_ms: 12.5", f"arm: s, {HEAD}, concurrency: 8, tpot_ms: 7.1")
+    assert "s 140.8, base 80 tok/s a request" in words(result)
+
+
+def test_a_pair_that_fits_only_with_an_allowance_says_so(judge: Judge) -> None:
+    row = "arm: s, method: mtp, draft_tokens: 3, accept_length: 2.4, accept_rate:"
+    assert "and that only if a last digit was cut off instead of rounded" in words(judge(f"{row} 0.6"))
+    assert "and that only if" not in words(judge(f"{row} 0.70"))
+
+
+def test_drafts_a_round_leave_out_the_root_that_a_flag_counts(judge: Judge) -> None:
+    result = judge(
+        "arm: base, concurrency: 1, throughput_tok_s: 80",
+        "arm: s, method: mtp, draft_tokens: 3, accept_length: 2.40, concurrency: 1, throughput_tok_s: 141",
+    )
+    assert "a round of mtp k=2 costs" in words(result)
