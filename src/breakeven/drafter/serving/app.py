@@ -29,6 +29,10 @@ __all__ = ["Application", "Service"]
 
 logger = logging.getLogger(__name__)
 
+# Far beyond the contexts served here. Tokenizing takes 60 bytes of memory for one of text, so this bounds what a request costs.
+MAX_BODY_BYTES = 4_000_000
+MAX_SHOWN = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
@@ -98,14 +102,14 @@ class Application:
 
     async def _chat(self, request: Request) -> Response:
         service = self._ready()
-        body = parse_body(await request.body(), ChatRequest)
+        body = parse_body(await _body(request), ChatRequest)
         self._check_model(body)
         prompt_ids = service.tokenizer.encode_chat([message.for_template() for message in body.messages])
         return self._answer(service, body, prompt_ids, "chat")
 
     async def _completion(self, request: Request) -> Response:
         service = self._ready()
-        body = parse_body(await request.body(), CompletionRequest)
+        body = parse_body(await _body(request), CompletionRequest)
         self._check_model(body)
         prompt = body.single_prompt()
         if isinstance(prompt, str):
@@ -116,7 +120,7 @@ class Application:
 
     def _check_model(self, body: RequestBody) -> None:
         if body.model is not None and body.model != self.model_name:
-            raise HTTPException(404, f"The model `{body.model}` does not exist; this server has `{self.model_name}`.")
+            raise HTTPException(404, f"The model `{body.model[:MAX_SHOWN]}` does not exist; this server has `{self.model_name}`.")
         for name in set(body.model_extra or ()) - self._ignored_fields:
             self._ignored_fields.add(name)
             logger.warning("Request field %.80r is not used by this server (said once)", name)
@@ -140,6 +144,20 @@ class Application:
                 with_token_ids=body.return_token_ids,
             ),
         )
+
+
+async def _body(request: Request) -> bytes:
+    """The whole body, never more of it in memory than is accepted.
+
+    Raises:
+        HTTPException: it is longer than `MAX_BODY_BYTES`.
+    """
+    received = bytearray()
+    async for chunk in request.stream():
+        received += chunk
+        if len(received) > MAX_BODY_BYTES:
+            raise HTTPException(413, f"the request is longer than {MAX_BODY_BYTES} bytes: shorten the prompt")
+    return bytes(received)
 
 
 def _generation_request(service: Service, body: RequestBody, prompt_ids: tuple[int, ...], request_id: str) -> GenerationRequest:

@@ -242,6 +242,19 @@ async def test_not_json_unknown_model_unknown_path_wrong_method(serving: Serving
             assert response.status == 405
 
 
+async def test_a_body_without_bounds_is_refused(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("breakeven.drafter.serving.app.MAX_BODY_BYTES", 20_000)
+    async with serving(saying("x")) as client:
+        status, answer = await client.post(CHAT, messages=[{"role": "user", "content": "a" * 20_000}])
+        assert status == 413
+        assert "longer than 20000 bytes" in answer["error"]["message"]
+        status, answer = await client.post(CHAT, model="m" * 10_000, **HI)
+        assert status == 404
+        assert len(answer["error"]["message"]) < 400
+        status, _ = await client.post(CHAT, model="tiny", **HI)
+        assert status == 200
+
+
 async def test_models_and_version(serving: Serving) -> None:
     async with serving(saying("ab")) as client:
         async with client.http.get("/v1/models") as response:

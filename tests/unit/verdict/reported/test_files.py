@@ -8,7 +8,7 @@ import pytest
 
 from breakeven.errors import ReportedError
 from breakeven.verdict.reported import judge_reported
-from breakeven.verdict.reported.files import load_table
+from breakeven.verdict.reported.files import MAX_BYTES, MAX_ROWS, load_table
 
 
 def refusal(tmp_path: Path, text: str | bytes, name: str = "table.yaml") -> str:
@@ -73,6 +73,9 @@ def test_row_refused(tmp_path: Path, row: str, words: list[str]) -> None:
         ("t.csv", 'arm,engine\n"a,b\n', "line"),
         ("t.csv", "arm,target\na,X\nb,Y\n", "one table is about one target"),
         ("t.csv", "arm,engine\na\x1b[31m,b\n", "control characters"),
+        ("t.csv", "arm\n" + "a\n" * (MAX_ROWS + 1), f"{MAX_ROWS + 1} rows; at most {MAX_ROWS}"),
+        ("t.yaml", "rows:\n" + "- 1\n" * (MAX_ROWS + 1), f"{MAX_ROWS + 1} rows; at most {MAX_ROWS}"),
+        ("t.yaml", "#" * (MAX_BYTES + 1), "larger than 500 kB"),
         ("t.csv", b"\xff\xfe", "UTF-8"),
         ("t.txt", "rows: []", ".yaml, .yml or .csv"),
         (
