@@ -18,6 +18,12 @@ def test_the_packed_product_is_the_plain_one(rows, dtype):
     torch.testing.assert_close(product.float(), x.float() @ weight.float().T, rtol=tolerance, atol=tolerance)
 
 
+def test_without_the_packed_product_the_plain_one_serves(monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    weight, x = torch.randn(96, 64), torch.randn(3, 64)
+    torch.testing.assert_close(Matmul(weight)(x), x @ weight.T, rtol=1e-4, atol=1e-4)
+
+
 def test_rms_norm_divides_by_the_root_mean_square():
     x = torch.tensor([[3.0, 4.0]])
     expected = x / torch.tensor(12.5).sqrt() * torch.tensor([1.0, 2.0])
