@@ -25,8 +25,19 @@ class Clock:
 
     def __init__(self) -> None:
         self._minutes: dict[tuple[bytes | None, bytes, bytes, bytes, bytes], float] = {}
+        self._starts: dict[bytes, float] = {}
         self._last_s = math.nan
         self._year_offset_s = 0.0
+
+    def at(self, minute: bytes, second: bytes) -> float:
+        """As `read`, for a stamp that is cut already: b"2026-03-01 12:34" or b"03-01 12:34" and b"56"."""
+        start_s = self._starts.get(minute)
+        if start_s is None:
+            start_s = self.read(minute + b":00")
+            if len(self._starts) >= _MAX_MINUTES:
+                self._starts.clear()
+            self._starts[minute] = start_s
+        return start_s + int(second)
 
     def read(self, prefix: bytes) -> float:
         """Seconds, or NaN where `prefix` (what stands before the message) holds no stamp."""
@@ -50,6 +61,7 @@ class Clock:
             time_s += self._year_offset_s
             if self._last_s - time_s > _HALF_A_YEAR_S:
                 self._year_offset_s += 366 * 86_400.0
+                self._starts.clear()
                 time_s += 366 * 86_400.0
         self._last_s = time_s
         return time_s

@@ -6,8 +6,7 @@ readings are given, with what would settle it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,7 +62,7 @@ class Formula:
         return self.meanings[0].shape if len(self.meanings) == 1 else None
 
 
-def infer_formula(engine: str, version: Version | None, shape: DraftShape, pairs: Counter[tuple[bytes, bytes]]) -> Formula:
+def infer_formula(engine: str, version: Version | None, shape: DraftShape, pairs: Mapping[tuple[bytes, bytes], int]) -> Formula:
     """`shape` is what the log says about drafts a round, as far as it does."""
     columns = _columns(pairs)
     num_pairs = int(columns[4].sum()) if columns is not None else 0
@@ -88,7 +87,7 @@ def infer_formula(engine: str, version: Version | None, shape: DraftShape, pairs
 _Columns = tuple[Floats, Floats, Floats, Floats, Floats]
 
 
-def _columns(pairs: Counter[tuple[bytes, bytes]]) -> _Columns | None:
+def _columns(pairs: Mapping[tuple[bytes, bytes], int]) -> _Columns | None:
     """Length, rate, half of the last printed digit of each, and how often; pairs of nothing decoded left out."""
     kept = []
     for (length_text, rate_text), count in pairs.items():

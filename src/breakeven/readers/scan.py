@@ -7,7 +7,7 @@ import re
 
 from breakeven.readers.clock import Clock
 from breakeven.readers.formats import FORMATS
-from breakeven.readers.formats.base import Format, LineReader
+from breakeven.readers.formats.base import Format, LineReader, UsualReader
 from breakeven.readers.sections import Section
 from breakeven.readers.sources import MAX_LINE_BYTES
 from breakeven.versions import Version
@@ -56,7 +56,9 @@ class LogScan:
             if self._is_starting or mark in _BANNERS:
                 self._find_version(block[searched:place])
             searched = place
-            self._line(block, place, mark, form, read)
+            usual = form.usual.get(mark)
+            if usual is None or not self._usual_line(block, place, form, *usual):
+                self._line(block, place, mark, form, read)
         if self._is_starting:
             self._find_version(block[searched:])
 
@@ -77,6 +79,20 @@ class LogScan:
     @property
     def _is_starting(self) -> bool:
         return not self.sections or (self.sections[-1].is_empty and not self.sections[-1].pending)
+
+    def _usual_line(self, block: bytes, place: int, form: Format, pattern: re.Pattern[bytes], read: UsualReader) -> bool:
+        """Read the line in one go; False where it, or the section it would go to, is not the usual."""
+        section = self.sections[-1] if self.sections else None
+        if section is None or section.engine != form.engine:
+            return False
+        match = pattern.match(block, block.rfind(b"\n", 0, place) + 1)
+        if match is None:
+            return False
+        try:
+            read(match, self._clock, section)
+        except ValueError:
+            return False
+        return True
 
     def _line(self, block: bytes, place: int, mark: bytes, form: Format, read: LineReader) -> None:
         begin = block.rfind(b"\n", 0, place) + 1

@@ -48,12 +48,13 @@ class Section:
     version_line: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     series: Series = field(default_factory=Series)
-    pairs: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)
+    pairs: dict[tuple[bytes, bytes], int] = field(default_factory=dict)
     positions: list[float] = field(default_factory=list)
     position_rounds: float = 0.0
     position_lines: Counter[str] = field(default_factory=Counter)
     events: list[Event] = field(default_factory=list)
     num_malformed: int = 0
+    decode_interval: int = 40  # SGLang: decode forwards of the whole batch a line, unless --decode-log-interval says otherwise
     # what lines of a kind that comes before the interval's own line have said
     pending: dict[str, float] = field(default_factory=dict)
 
@@ -62,8 +63,11 @@ class Section:
         return not self.series.num_appended
 
     def count_pair(self, length: bytes, rate: bytes) -> None:
-        if (length, rate) in self.pairs or len(self.pairs) < MAX_PAIRS:
-            self.pairs[length, rate] += 1
+        pairs, pair = self.pairs, (length, rate)
+        if pair in pairs:
+            pairs[pair] += 1
+        elif len(pairs) < MAX_PAIRS:
+            pairs[pair] = 1
 
     def note(self, kind: EventKind, time_s: float) -> None:
         if len(self.events) < MAX_EVENTS:

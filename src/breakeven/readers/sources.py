@@ -7,6 +7,7 @@ piece by piece and at most to `MAX_UNPACKED_BYTES`, and one that is cut off or d
 from __future__ import annotations
 
 import codecs
+import itertools
 import os
 import sys
 import time
@@ -21,6 +22,8 @@ from breakeven.errors import UsageError
 __all__ = ["MAX_LINE_BYTES", "Source", "blocks"]
 
 BLOCK_BYTES = 1 << 20
+PACKED_BYTES = 1 << 14
+UNPACKED_BYTES = 1 << 18
 MAX_LINE_BYTES = 1 << 16
 MAX_UNPACKED_BYTES = 16_000_000_000
 FOLLOW_WAIT_S = 0.5
@@ -95,18 +98,22 @@ def _decoded(raw: Iterator[bytes], source: Source) -> Iterator[bytes]:
         for chunk in raw:
             yield decoder.decode(chunk).encode()
     elif first.startswith(_GZIP):
-        yield from _unpacked(first, raw, source)
+        # small pieces: what stands before damaged data is handed on before the damage is met
+        pieces = (
+            chunk[at : at + PACKED_BYTES] for chunk in itertools.chain([first], raw) for at in range(0, len(chunk), PACKED_BYTES)
+        )
+        yield from _unpacked(pieces, source)
     else:
         yield first
         yield from raw
 
 
-def _unpacked(first: bytes, raw: Iterator[bytes], source: Source) -> Iterator[bytes]:
+def _unpacked(raw: Iterator[bytes], source: Source) -> Iterator[bytes]:
     """Members of a gzip file one after the other, as `gzip -c >>` and log rotation make them."""
-    unpacker, data, unpacked = zlib.decompressobj(wbits=31), first, 0
+    unpacker, data, unpacked = zlib.decompressobj(wbits=31), next(raw), 0
     while True:
         try:
-            piece = unpacker.decompress(data, BLOCK_BYTES)
+            piece = unpacker.decompress(data, UNPACKED_BYTES)
         except zlib.error as error:
             source.notes.append(f"the gzip data are damaged ({error}); what came before was read")
             return

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 
-from breakeven.readers.formats.base import LineReader, bounded
+from breakeven.readers.formats.base import LineReader, UsualReader, bounded
 from breakeven.readers.sections import Section, row
 
 __all__ = ["LlamaCppFormat"]
@@ -31,6 +31,7 @@ class LlamaCppFormat:
     banners = frozenset({b"main: server is listening"})
 
     def __init__(self) -> None:
+        self.usual: dict[bytes, tuple[re.Pattern[bytes], UsualReader]] = {}
         self.marks: dict[bytes, LineReader] = {
             b"eval time =": _timing,
             b"draft acceptance": _drafts,

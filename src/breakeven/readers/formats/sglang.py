@@ -14,14 +14,23 @@ from __future__ import annotations
 import math
 import re
 
+from breakeven.readers.clock import Clock
 from breakeven.readers.formats.base import LineReader, bounded
 from breakeven.readers.sections import Section
 
 __all__ = ["SGLangFormat"]
 
-# Each line covers so many decode forwards of the whole running batch unless --decode-log-interval says otherwise.
-DECODE_LOG_INTERVAL = 40
+MAX_LOG_INTERVAL = 1_000_000
 _RANK = re.compile(rb"\bDP(\d{1,4})\b")
+_USUAL_DECODE = re.compile(
+    rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d)(?: DP(\d{1,4}))?(?: [A-Z]+\d+)*\] Decode batch[.,]? (?:\[\d+\], )?"
+    rb"#running-req: (\d{1,7}), #token: (\d{1,12}), token usage: ([\d.]{1,8}), "
+    rb"(?:accept len: ([\d.]{1,8}), accept rate: ([\d.]{1,8}), )?cuda graph: (True|False), "
+    rb"gen throughput \(token/s\): ([\d.]{1,14}), #queue-req: (\d{1,7})"
+)
+_USUAL_PREFILL = re.compile(
+    rb"\[[^\]\n\"']{1,60}\] Prefill batch[.,]? (?:\[\d+\], )?#new-seq: \d+, #new-token: (\d{1,9}), #cached-token: (\d{1,9}),"
+)
 _SETTING = re.compile(rb"\b([a-z][a-z0-9_]{2,60})=('[^'\n]{0,300}'|[-\w.]{1,60})")
 _KEPT = frozenset(
     {
@@ -61,6 +70,7 @@ class SGLangFormat:
     banners = frozenset({b"server_args="})
 
     def __init__(self) -> None:
+        self.usual = {b"Decode batch": (_USUAL_DECODE, _usual_decode), b"Prefill batch": (_USUAL_PREFILL, _usual_prefill)}
         self.marks: dict[bytes, LineReader] = {
             b"Decode batch": _decode,
             b"Prefill batch": _prefill,
@@ -89,7 +99,7 @@ def _decode(line: bytes, time_s: float, prefix: bytes, section: Section) -> None
     if length_text is not None and rate_text is not None:
         section.count_pair(length_text, rate_text)
     rank = _RANK.search(prefix)
-    interval = int(section.settings.get("decode_log_interval") or DECODE_LOG_INTERVAL)
+    interval = section.decode_interval
     pending = section.pending
     section.series.append(
         (
@@ -111,6 +121,42 @@ def _decode(line: bytes, time_s: float, prefix: bytes, section: Section) -> None
             pending.pop("cached_tokens", _NAN),
         )
     )
+
+
+def _usual_decode(match: re.Match[bytes], clock: Clock, section: Section) -> None:
+    minute, second, rank, running_text, tokens, usage, length_text, rate_text, graph, speed, queued = match.groups()
+    running = float(running_text)
+    steps = running * section.decode_interval
+    length = rate = rounds = _NAN
+    if length_text is not None:
+        length, rate, rounds = float(length_text), float(rate_text), steps
+    row = (
+        clock.at(minute, second),
+        float(rank) if rank else 0.0,
+        running,
+        float(queued),
+        float(speed),
+        length,
+        rate,
+        rounds,
+        steps,
+        _NAN,
+        _NAN,
+        1.0 if graph == b"True" else 0.0,
+        float(tokens),
+        float(usage),
+        section.pending.pop("new_tokens", _NAN),
+        section.pending.pop("cached_tokens", _NAN),
+    )
+    section.series.append(row)
+    if length_text is not None:
+        section.count_pair(length_text, rate_text)
+
+
+def _usual_prefill(match: re.Match[bytes], _clock: Clock, section: Section) -> None:
+    pending = section.pending
+    pending["new_tokens"] = pending.get("new_tokens", 0.0) + int(match[1])
+    pending["cached_tokens"] = pending.get("cached_tokens", 0.0) + int(match[2])
 
 
 def _graph(fields: dict[bytes, bytes]) -> float:
@@ -140,8 +186,9 @@ def _settings(line: bytes, _time_s: float, _prefix: bytes, section: Section) -> 
         name = key.decode()
         if name in _KEPT:
             section.settings.setdefault(name, value.strip(b"'").decode(errors="replace"))
-    if not section.settings.get("decode_log_interval", "40").isdigit():
-        del section.settings["decode_log_interval"]
+    interval = section.settings.get("decode_log_interval", "")
+    if interval.isdigit() and 0 < int(interval[:9]) <= MAX_LOG_INTERVAL:
+        section.decode_interval = int(interval[:9])
 
 
 def _flushed(_line: bytes, time_s: float, _prefix: bytes, section: Section) -> None:

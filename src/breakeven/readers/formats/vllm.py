@@ -15,11 +15,23 @@ import itertools
 import math
 import re
 
+from breakeven.readers.clock import Clock
 from breakeven.readers.formats.base import LineReader, bounded
 from breakeven.readers.sections import Section, row
 
 __all__ = ["VllmFormat"]
 
+_USUAL_LOAD = re.compile(
+    rb"(?:\([^)\n]{1,60}\) )?INFO (\d\d-\d\d \d\d:\d\d):(\d\d) \[[^\]\n]{1,60}\] Engine (\d{1,4}): "
+    rb"Avg prompt throughput: [\d.]+ tokens/s, Avg generation throughput: ([\d.]{1,14}) tokens/s, Running: (\d{1,7}) reqs, "
+    rb"Waiting: (\d{1,7}) reqs, [GC]PU KV cache usage: ([\d.]{1,8})%"
+)
+_USUAL_DRAFTS = re.compile(
+    rb"(?:\([^)\n]{1,60}\) )?INFO (\d\d-\d\d \d\d:\d\d):(\d\d) \[[^\]\n]{1,60}\] SpecDecoding metrics: "
+    rb"Mean acceptance length: ([\d.]{1,8}), Accepted throughput: ([\d.]{1,14}) tokens/s, "
+    rb"Drafted throughput: ([\d.]{1,14}) tokens/s, Accepted: (\d{1,12}) tokens, Drafted: (\d{1,12}) tokens, "
+    rb"Per-position acceptance rate: (\d[\d., ]{0,2000}), Avg Draft acceptance rate: ([\d.]{1,8})%"
+)
 _LOAD = {
     "throughput": re.compile(rb"Avg generation throughput: ([\d.]+)"),
     "running": re.compile(rb"Running: (\d+) reqs"),
@@ -57,6 +69,10 @@ class VllmFormat:
     banners = frozenset({b"LLM engine (v", b"API server version", b"vLLM server version"})
 
     def __init__(self) -> None:
+        self.usual = {
+            b"Avg prompt throughput:": (_USUAL_LOAD, _usual_load),
+            b"SpecDecoding metrics:": (_USUAL_DRAFTS, _usual_drafts),
+        }
         self.marks: dict[bytes, LineReader] = {
             b"Avg prompt throughput:": _load,
             b"SpecDecoding metrics:": _drafts,
@@ -82,6 +98,20 @@ def _load(line: bytes, time_s: float, prefix: bytes, section: Section) -> None:
     section.pending |= values | {"source": float(engine[1]) if engine else 0.0, "time_s": time_s}
 
 
+def _usual_load(match: re.Match[bytes], clock: Clock, section: Section) -> None:
+    minute, second, engine, throughput, running, queued, usage = match.groups()
+    values = {
+        "time_s": clock.at(minute, second),
+        "source": float(engine),
+        "throughput": float(throughput),
+        "running": float(running),
+        "queued": float(queued),
+        "kv_usage": float(usage) / 100.0,
+    }
+    _file(section)
+    section.pending |= values
+
+
 def _file(section: Section) -> None:
     """An interval is whole once the next one begins: the drafts' line belongs to the load line before it."""
     if section.pending:
@@ -100,11 +130,25 @@ def _drafts(line: bytes, time_s: float, _prefix: bytes, section: Section) -> Non
         values["rate"] = bounded(rate[1]) / 100.0
     positions = _POSITIONS.search(line)
     rates = [bounded(text) for text in positions[1].split(b", ")[:MAX_POSITIONS]] if positions else []
+    speeds = [float(match[1]) if (match := pattern.search(line)) else 0.0 for pattern in _THROUGHPUTS]
+    _take_drafts(values, rates, _interval_s(values, *speeds), time_s, section)
+
+
+def _usual_drafts(match: re.Match[bytes], clock: Clock, section: Section) -> None:
+    minute, second, length, accepted_speed, drafted_speed, accepted, drafted, positions, rate = match.groups()
+    values = {"length": float(length), "accepted": float(accepted), "drafted": float(drafted), "rate": float(rate) / 100.0}
+    rates = [float(text) for text in positions.split(b", ")[:MAX_POSITIONS]]
+    interval_s = _interval_s(values, float(drafted_speed), float(accepted_speed))
+    _take_drafts(values, rates, interval_s, clock.at(minute, second), section)
+
+
+def _take_drafts(values: dict[str, float], rates: list[float], interval_s: float, time_s: float, section: Section) -> None:
+    """File the figures of a line about drafts with those of the load line before it."""
     if "rounds" in section.pending:
         _file(section)  # two lines of drafts in a row: the load lines between them were filtered out
     rounds = _rounds(values, rates)
     values["rounds"] = rounds
-    if interval_s := _interval_s(line, values):
+    if interval_s > 0:
         tokens = section.pending.get("throughput", math.nan) * interval_s
         # what was generated less what drafts supplied: first tokens of prefill are among them, a few in a hundred
         values["steps"] = max(tokens - values["accepted"], rounds) if tokens == tokens else math.nan
@@ -127,12 +171,11 @@ def _rounds(values: dict[str, float], rates: list[float]) -> float:
     return accepted / total if total > 0 else full
 
 
-def _interval_s(line: bytes, values: dict[str, float]) -> float:
+def _interval_s(values: dict[str, float], drafted_per_s: float, accepted_per_s: float) -> float:
     """Length of the interval, from a count and the throughput printed for it; 0 where neither tells."""
-    for pattern, name in zip(_THROUGHPUTS, ("drafted", "accepted"), strict=True):
-        match = pattern.search(line)
-        if match and values[name] > 0 and float(match[1]) > 0:
-            return values[name] / float(match[1])
+    for name, per_s in (("drafted", drafted_per_s), ("accepted", accepted_per_s)):
+        if values[name] > 0 and per_s > 0:
+            return values[name] / per_s
     return 0.0
 
 
