@@ -9,6 +9,8 @@ from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
 from breakeven.cli.read import EPILOG, read
 from breakeven.cli.report import report
+from breakeven.cli.serve import serve
+from breakeven.cli.stop import stop
 from breakeven.cli.verdict import verdict
 
 __all__ = ["register"]
@@ -20,5 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command("fetch")(fetch)
     app.command("head")(head)
     app.command("read", epilog=EPILOG)(read)
+    app.command("serve")(serve)
+    app.command("stop")(stop)
     app.command("verdict")(verdict)
     app.command("report")(report)

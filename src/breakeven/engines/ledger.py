@@ -11,7 +11,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,13 +21,39 @@ from breakeven.engines.ownership import Launch, ProcessId, boot_id, end_launches
 from breakeven.engines.watchdog import launch_from_json, launch_to_json
 from breakeven.errors import EngineError, StoreError
 
-__all__ = ["SERVERS_FILE", "LaunchLedger", "end_leftovers"]
+__all__ = ["SERVERS_FILE", "DetachedServer", "LaunchLedger", "Registered", "end_leftovers", "forget_ended", "registered"]
 
 SERVERS_FILE = "servers.json"
 FORMAT = 1
 LEFTOVER_TERM_S, LEFTOVER_KILL_S = 5.0, 5.0
 # -I and -S: neither the user's environment nor site-packages delay it; only what lies beside breakeven can be imported.
 WATCHDOG_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from breakeven.engines.watchdog import main; sys.exit(main())"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachedServer:
+    """A launch that was left running. `about` is for people: arm, url, log, as whoever detached it said."""
+
+    launch: Launch
+    about: Mapping[str, str]
+
+    @property
+    def members(self) -> frozenset[ProcessId]:
+        """Every process of it that still runs. Its leader's death does not end its workers."""
+        return members_of(self.launch, reserved_until=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What a run folder says of servers left running.
+
+    other_boot: those noted when the machine ran another boot, or on another machine; their process ids mean nothing here.
+    foreground: the process that owns servers of this run now (it ends them itself), None where there is none.
+    """
+
+    detached: tuple[DetachedServer, ...]
+    other_boot: tuple[DetachedServer, ...]
+    foreground: ProcessId | None
 
 
 class LaunchLedger:
@@ -39,11 +66,11 @@ class LaunchLedger:
         self._file = run_folder / SERVERS_FILE
         self._log = run_folder / "logs" / "watchdog.log"
         self._owned: dict[str, Launch] = {}
-        self._detached: dict[str, Launch] = {}
+        self._detached: dict[str, DetachedServer] = {}
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._detached = {launch.mark: launch for launch in _read(self._file).detached if launch.leader and is_alive(launch.leader)}
+        self._detached = {server.launch.mark: server for server in _read(self._file).detached if server.members}
         self._write()
         self._start_watchdog()
         return self
@@ -78,13 +105,13 @@ class LaunchLedger:
         with contextlib.suppress(StoreError):
             self._write()
 
-    def detach(self, mark: str) -> None:
+    def detach(self, mark: str, about: Mapping[str, str]) -> None:
         """Leave the launch running when the run ends; the user ends it.
 
         Raises:
             StoreError: `servers.json` cannot be written.
         """
-        self._detached[mark] = self._owned.pop(mark)
+        self._detached[mark] = DetachedServer(launch=self._owned.pop(mark), about=about)
         self._write()
         self._tell({"forget": mark})
 
@@ -129,31 +156,21 @@ class LaunchLedger:
             self._start_watchdog()
 
     def _write(self) -> None:
-        content = {
-            "format": FORMAT,
-            "boot": boot_id(),
-            "run": identify(os.getpid()),
-            "owned": [launch_to_json(launch) for launch in self._owned.values()],
-            "detached": [launch_to_json(launch) for launch in self._detached.values()],
-        }
-        partial = self._file.with_suffix(".partial")
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-            partial.replace(self._file)
-        except OSError as error:
-            raise StoreError(f"{self._file}: cannot be written ({error.strerror}); check the disk and permissions") from error
+        _write(self._file, owned=self._owned.values(), detached=self._detached.values())
 
 
 class _Servers:
     """`servers.json` as read; empty where it is missing, of another boot or damaged: then nothing in it can be verified."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
-        valid = content.get("format") == FORMAT and content.get("boot") == boot_id()
+        known = content.get("format") == FORMAT
+        valid = known and content.get("boot") == boot_id()
         run = content.get("run") if valid else None
         self.run = ProcessId(*run) if isinstance(run, list) and len(run) == 2 else None
         self.owned = _launches(content.get("owned")) if valid else []
-        self.detached = _launches(content.get("detached")) if valid else []
+        detached = _detached(content.get("detached")) if known else []
+        self.detached = detached if valid else []
+        self.other_boot = [] if valid else detached
 
 
 def end_leftovers(run_folder: Path) -> frozenset[ProcessId]:
@@ -174,6 +191,55 @@ def end_leftovers(run_folder: Path) -> frozenset[ProcessId]:
         pids = ", ".join(str(process.pid) for process in sorted(survivors))
         raise EngineError(f"servers of an earlier start of this run survive SIGKILL (processes {pids}): end them, then start again")
     return found
+
+
+def registered(run_folder: Path) -> Registered:
+    """The servers that `breakeven serve --detach` left running for this run, as far as its folder knows."""
+    servers = _read(run_folder / SERVERS_FILE)
+    alive = servers.run is not None and bool(servers.owned) and is_alive(servers.run)
+    return Registered(
+        detached=tuple(servers.detached),
+        other_boot=tuple(servers.other_boot),
+        foreground=servers.run if alive else None,
+    )
+
+
+def forget_ended(run_folder: Path) -> None:
+    """Take detached servers of which nothing runs any more out of `servers.json`. Only while the run is locked.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    file = run_folder / SERVERS_FILE
+    servers = _read(file)
+    _write(file, owned=servers.owned, detached=[server for server in servers.detached if server.members])
+
+
+def _write(file: Path, *, owned: Iterable[Launch], detached: Iterable[DetachedServer]) -> None:
+    content = {
+        "format": FORMAT,
+        "boot": boot_id(),
+        "run": identify(os.getpid()),
+        "owned": [launch_to_json(launch) for launch in owned],
+        "detached": [launch_to_json(server.launch) | {"about": dict(server.about)} for server in detached],
+    }
+    partial = file.with_suffix(".partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be written ({error.strerror}); check the disk and permissions") from error
+
+
+def _detached(entries: object) -> list[DetachedServer]:
+    servers = []
+    for entry in entries if isinstance(entries, list) else []:
+        for launch in _launches([entry]):
+            about = entry.get("about")
+            texts = about.items() if isinstance(about, dict) else ()
+            servers.append(DetachedServer(launch=launch, about={str(key): str(value) for key, value in texts}))
+    return servers
 
 
 def _launches(entries: object) -> list[Launch]:

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -174,13 +174,16 @@ class ServerProcess:
                     progress(elapsed_s, (log_tail(self.log, 1) or ("",))[0])
                 await asyncio.sleep(POLL_S)
 
-    def check_alive(self, explain: Explain = lambda _tail, _code: None) -> None:
-        """Raises EngineDied, with why where that is known and else the end of the log, once the process is gone."""
+    def check_alive(self, explain: Explain = lambda _tail, _code: None, *, what: str = "was being measured") -> None:
+        """Raises EngineDied, with why where that is known and else the end of the log, once the process is gone.
+
+        what: what was being done with it.
+        """
         code = self.exit_code
         if code is not None:
             tail = log_tail(self.log, LINES_READ)
             raise EngineDied(
-                f"arm {self.name}: the server exited {_describe(code)} while it was being measured. {self._why(tail, explain)}",
+                f"arm {self.name}: the server exited {_describe(code)} while it {what}. {self._why(tail, explain)}",
                 log_tail=tail,
             )
 
@@ -208,9 +211,9 @@ class ServerProcess:
         self._ledger.forget(self._launch.mark)
         return Stopped(exit_code=code, took_s=time.monotonic() - began_s, gpu_note=self._gpu_before.wait_until_returned())
 
-    def detach(self) -> None:
-        """Leave it running after the run; from now on only the user ends it."""
-        self._ledger.detach(self._launch.mark)
+    def detach(self, about: Mapping[str, str] | None = None) -> None:
+        """Leave it running after the run; from now on only the user ends it. `about` is kept with it for `breakeven stop`."""
+        self._ledger.detach(self._launch.mark, about or {})
         self._detached = True
 
     def _launch_error(self, what: str, explain: Explain) -> LaunchError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from breakeven.engines.attached import Scraper, check_attached
-from breakeven.engines.base import Arm, Counters, Engine
+from breakeven.engines.base import Arm, Counters, Engine, LaunchCommand
 from breakeven.engines.ledger import LaunchLedger
 from breakeven.engines.ports import choose_port
 from breakeven.engines.process import ServerProcess
@@ -46,15 +46,36 @@ class LaunchedArm:
     """A server of the run's own, from start to proven end."""
 
     def __init__(
-        self, arm: Arm, engine: Engine, questions: Questions, *, ledger: LaunchLedger, logs: Path, timeout_s: float
+        self,
+        arm: Arm,
+        engine: Engine,
+        questions: Questions,
+        *,
+        ledger: LaunchLedger,
+        logs: Path,
+        timeout_s: float,
+        port: int | None = None,
+        command: LaunchCommand | None = None,
     ) -> None:
+        """port: None chooses a free one. command: what to run on that port in place of what the engine makes of the arm."""
         self._arm, self._engine, self._questions = arm, engine, questions
         self._ledger, self._logs, self._timeout_s = ledger, logs, timeout_s
-        self._port = choose_port()
-        self._launch_command = engine.launch_command(arm, self._port)
+        self._port = choose_port() if port is None else port
+        self._launch_command = command or engine.launch_command(arm, self._port)
         self.command = shown_command(self._launch_command.argv, self._launch_command.env)
         self._process: ServerProcess | None = None
         self._model = ""
+
+    @property
+    def process(self) -> ServerProcess:
+        """The server, once it has been started."""
+        assert self._process is not None, "start comes first"
+        return self._process
+
+    @property
+    def model(self) -> str:
+        """What requests call the model, once the server is ready."""
+        return self._model
 
     async def start(self, launch: str, on_wait: Callable[[float, str], None]) -> Mapping[str, object]:
         refusal = self._engine.refusal(self._arm)
@@ -76,9 +97,8 @@ class LaunchedArm:
                 raise LaunchError(f"arm {self._arm.name}: the server is ready but {error or 'serves no model'}") from error
 
     async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
-        assert self._process is not None, "start comes first"
-        endpoint = Endpoint(url=self._process.base_url, model=self._model)
-        process, explain = self._process, self._engine.explain_failure
+        process, explain = self.process, self._engine.explain_failure
+        endpoint = Endpoint(url=process.base_url, model=self._model)
         async with Scraper(self._engine, process.base_url) as scraper:
             return await _measure(endpoint, scraper, lambda: process.check_alive(explain), step, self._questions, on_progress)
 

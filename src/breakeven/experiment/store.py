@@ -8,7 +8,6 @@ runs/NAME/logs/        what servers wrote, one file a launch
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -29,9 +28,10 @@ from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.samples_codec import StoredSamples, encode_samples
 from breakeven.experiment.store_schema import check_version, connect, create_tables, explained, is_outdated, transaction, upgrade
 from breakeven.experiment.trial import Trial
+from breakeven.experiment.whole_file import write_whole
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, Void
 
-__all__ = ["DATABASE", "RunStore", "read_run", "stored_plan", "write_report"]
+__all__ = ["DATABASE", "RunStore", "last_command", "read_run", "stored_plan", "write_report"]
 
 DATABASE = "run.sqlite"
 FINGERPRINT = ".fingerprint"
@@ -189,9 +189,7 @@ class RunStore:
                 if stored is None:
                     self._set("created_at_unix_s", str(time.time()))
             shown = self.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-            temporary = self.folder / f".plan.yaml.{os.getpid()}"
-            temporary.write_text(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), encoding="utf-8")
-            temporary.replace(self.folder / "plan.yaml")
+            write_whole(self.folder / "plan.yaml", yaml.safe_dump(shown, sort_keys=False, allow_unicode=True))
 
     def _close_open_launches(self, reason: str) -> None:
         with explained(self.file), transaction(self._connection):
@@ -231,6 +229,24 @@ def stored_plan(folder: Path) -> Plan | None:
         connection.close()
 
 
+def last_command(folder: Path, arm: str) -> str | None:
+    """The command line of the last launch of `arm` that became ready, as it was shown; None where there is none.
+
+    Raises:
+        StoreError: damaged, newer than this Breakeven or too old.
+    """
+    connection, file = _open_for_reading(folder)
+    try:
+        with explained(file):
+            row = connection.execute(
+                "SELECT command FROM launches WHERE arm = ? AND ready_after_s IS NOT NULL ORDER BY started_at_unix_s DESC LIMIT 1",
+                (arm,),
+            ).fetchone()
+        return None if row is None else str(row[0])
+    finally:
+        connection.close()
+
+
 def write_report(folder: Path, page: str) -> Path:
     """Write the run's report.html, whole or not at all; returns its absolute path.
 
@@ -239,9 +255,7 @@ def write_report(folder: Path, page: str) -> Path:
     """
     report = folder.absolute() / "report.html"
     with explained(report):
-        temporary = report.with_name(f".report.{os.getpid()}")
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(report)
+        write_whole(report, page)
     return report
 
 

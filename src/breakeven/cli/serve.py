@@ -1,0 +1,96 @@
+"""`breakeven serve RUN`: launch the winner of a run again, see whether it is as fast as it was, and leave it running."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from breakeven.deploy.serving import Prepared, Served
+
+__all__ = ["serve"]
+
+INTERRUPTED = 130
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    arm: Annotated[str | None, typer.Option(help="Serve this arm, in place of the winner.")] = None,
+    load: Annotated[str | None, typer.Option(help="Load point to measure again, such as c=4 (default: where it won).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (default: a free one).")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave it running; breakeven stop RUN ends it.")] = False,
+    compose: Annotated[Path | None, typer.Option(help="Write a docker compose file for the arm; starts nothing.")] = None,
+    kubernetes: Annotated[Path | None, typer.Option(help="Write a Kubernetes manifest for the arm; starts nothing.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is served as JSON.")] = False,
+) -> None:
+    """Launch a run's winner again with the same flags, measure it once more, and leave it running."""
+    from breakeven.cli.progress import RunDisplay
+    from breakeven.deploy import serving
+
+    prepared = serving.prepare(run, arm=arm, label=load)
+    if compose is not None or kubernetes is not None:
+        _write_manifests(prepared, compose, kubernetes, as_json)
+        return
+    with ExitStack() as live:
+        display = live.enter_context(RunDisplay(Console(stderr=True)))
+
+        def on_served(served: Served) -> None:
+            # else the live line would go on for as long as the server runs
+            live.close()
+            _print(served, as_json)
+
+        came_so_far = serving.serve(prepared, port=port, detach=detach, tell=display.tell, on_served=on_served)
+    if not came_so_far:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _print(served: Served, as_json: bool) -> None:
+    import dataclasses
+    import json
+    import sys
+
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(served), indent=2))
+    else:
+        until = f"breakeven stop {served.run} ends it" if served.detached else "Ctrl-C ends it"
+        lines = [
+            f"Serving {served.why}.",
+            *served.notes,
+            *(f"Warning: {warning}" for warning in served.warnings),
+            f"{served.reproduction.text}.",
+            "",
+            f"{served.url}/v1, model {served.model}, process {served.pid}; {until}. Log: {served.log}",
+            "",
+            "The command, for your own deployment:",
+            f"  {served.command}",
+        ]
+        typer.echo("\n".join(lines))
+    sys.stdout.flush()
+
+
+def _write_manifests(prepared: Prepared, compose: Path | None, kubernetes: Path | None, as_json: bool) -> None:
+    import json
+
+    from breakeven.deploy.compose import compose_file
+    from breakeven.deploy.container import container
+    from breakeven.deploy.files import write_new
+    from breakeven.deploy.kubernetes import kubernetes_manifest
+
+    described = container(prepared.record, prepared.relaunch, start_timeout_s=prepared.plan.start_timeout_s)
+    written = {}
+    if compose is not None:
+        written["compose"] = str(write_new(compose, compose_file(described)))
+    if kubernetes is not None:
+        written["kubernetes"] = str(write_new(kubernetes, kubernetes_manifest(described)))
+    if as_json:
+        typer.echo(json.dumps({"arm": prepared.choice.arm.name, "why": prepared.choice.why, "written": written}, indent=2))
+        return
+    for note in (*prepared.choice.notes, *(f"Warning: {warning}" for warning in prepared.warnings)):
+        typer.echo(note)
+    typer.echo(f"{prepared.choice.why}.")
+    for path in written.values():
+        typer.echo(f"{path}: written; its first lines say what to check before it is used")
