@@ -28,6 +28,7 @@ def report(
     """Write what a run or a table of reported figures says, as a page, Markdown, JSON or CSV."""
     from breakeven.cli.results import read_result
     from breakeven.errors import UsageError
+    from breakeven.experiment.whole_file import write_whole
     from breakeven.report.html import render_html
     from breakeven.report.markdown import render_markdown
     from breakeven.report.spreadsheet import render_csv
@@ -47,7 +48,7 @@ def report(
         typer.echo(text, nl=False)
         return
     try:
-        out.write_text(text, encoding="utf-8")
+        write_whole(out, text)
     except OSError as error:
         raise UsageError(f"{out}: cannot be written ({error.strerror}); give another file with --out") from error
     typer.echo(str(out))

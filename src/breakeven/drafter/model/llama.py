@@ -22,6 +22,8 @@ from breakeven.errors import CheckpointError
 __all__ = ["LayerWeights", "LlamaConfig", "LlamaWeights", "inverse_frequencies", "read_tensors"]
 
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
+WEIGHT_DTYPES = ("F64", "F32", "F16", "BF16")
+MAX_SCALAR = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +83,14 @@ class LlamaConfig:
                 raise CheckpointError(f"{folder.path}/config.json: {key} is {given!r}; expected an object")
             rope |= given
         scalars = {
-            "rope_theta": rope.get("rope_theta") or config.get("rope_theta") or 10000.0,
+            "rope_theta": next(
+                (given for given in (rope.get("rope_theta"), config.get("rope_theta")) if given is not None), 10000.0
+            ),
             "rms_norm_eps": config.get("rms_norm_eps", 1e-6),
         }
         for key, value in scalars.items():
-            if not isinstance(value, int | float) or value <= 0:
+            # JSON from Python may say NaN and Infinity, and whole numbers beyond every float
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_SCALAR:
                 raise CheckpointError(f"{folder.path}/config.json: {key} is {value!r}; expected a positive number")
         # an unknown type of scaling is reported now, not after gigabytes of weights
         inverse_frequencies(rope, head_dim, scalars["rope_theta"])
@@ -208,6 +213,13 @@ def read_tensors(folder: ModelFolder, shapes: Mapping[str, tuple[int, ...]], dty
         if folder.tensors[name].shape != shape:
             found = list(folder.tensors[name].shape)
             raise CheckpointError(f"{folder.path}: {name} has shape {found}; config.json asks for {list(shape)}")
+        if dtype is not None and folder.tensors[name].dtype not in WEIGHT_DTYPES:
+            # whole numbers read as weights would serve, and answer nonsense
+            found_dtype = folder.tensors[name].dtype
+            raise CheckpointError(
+                f"{folder.path}: {name} is {found_dtype}; the embedded engine computes with {', '.join(WEIGHT_DTYPES)}: "
+                "take a checkpoint that is not quantized, or use engine vllm or sglang"
+            )
     by_file: dict[Path, list[str]] = {}
     for name in shapes:
         by_file.setdefault(folder.tensors[name].file, []).append(name)

@@ -48,6 +48,10 @@ def test_a_sharded_folder_reads_like_a_single_file(make_target, load_target):
     [
         ({"architectures": ["MixtralForCausalLM"]}, "MixtralForCausalLM"),
         ({"hidden_act": "gelu"}, "gelu"),
+        ({"rope_theta": 0}, "rope_theta is 0"),
+        ({"rope_theta": 10**400}, "rope_theta is 1000"),
+        ({"rope_theta": float("inf")}, "rope_theta is inf"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
         ({"attention_bias": True}, "attention_bias"),
         ({"num_attention_heads": 0}, "num_attention_heads"),
         ({"num_attention_heads": 3}, "num_key_value_heads"),
@@ -82,6 +86,16 @@ def test_missing_and_misshapen_tensors_are_named(make_target):
     save_file(stored, folder / "model.safetensors")
     opened = open_folder(folder)
     with pytest.raises(CheckpointError, match=r"model\.norm\.weight has shape \[33\].*\[32\]"):
+        LlamaWeights.from_folder(opened, LlamaConfig.from_folder(opened), torch.float32)
+
+
+def test_whole_numbers_are_no_weights(make_target):
+    folder = make_target()
+    stored = load_file(folder / "model.safetensors")
+    stored["model.norm.weight"] = stored["model.norm.weight"].to(torch.int32)
+    save_file(stored, folder / "model.safetensors")
+    opened = open_folder(folder)
+    with pytest.raises(CheckpointError, match=r"model\.norm\.weight is I32"):
         LlamaWeights.from_folder(opened, LlamaConfig.from_folder(opened), torch.float32)
 
 
