@@ -25,11 +25,12 @@ from breakeven.checkpoints.cache import cache_dir
 from breakeven.checkpoints.folder import ModelFolder, fingerprint, open_folder
 from breakeven.errors import CheckpointError
 
-__all__ = ["auxiliary_layers", "default_draft_vocab_size", "ensure_random_head", "write_random_head"]
+__all__ = ["auxiliary_layers", "default_draft_vocab_size", "ensure_random_head", "is_random_head", "write_random_head"]
 
 # The usual initialisation of a head trained from scratch; norms start at one.
 INITIAL_STD = 0.02
 MAX_DRAFT_VOCAB = 32_768
+CACHED_IN = "random-heads"
 # So that the float32 draws of one matrix never take more than about 64 MB, whatever the target.
 DRAWS_AT_ONCE = 1 << 24
 
@@ -152,7 +153,7 @@ def ensure_random_head(target: ModelFolder, *, seed: int = 0, draft_vocab_size: 
         CheckpointError: as `write_random_head`, or a cached head that was damaged since.
     """
     size = "" if draft_vocab_size is None else f"-{draft_vocab_size}"
-    out = cache_dir() / "random-heads" / f"{fingerprint(target)}-{seed}{size}"
+    out = cache_dir() / CACHED_IN / f"{fingerprint(target)}-{seed}{size}"
     if not out.exists():
         try:
             write_random_head(target, out, seed=seed, draft_vocab_size=draft_vocab_size)
@@ -162,6 +163,11 @@ def ensure_random_head(target: ModelFolder, *, seed: int = 0, draft_vocab_size: 
                 raise
     open_folder(out)
     return out
+
+
+def is_random_head(drafter: Path) -> bool:
+    """Whether a path is one that `ensure_random_head` returned, on whichever machine."""
+    return drafter.parent.name == CACHED_IN
 
 
 def _text_config(target: ModelFolder) -> Mapping[str, Any]:

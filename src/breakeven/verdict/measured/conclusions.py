@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -10,7 +9,7 @@ from breakeven.acceptance import Acceptance
 from breakeven.units import format_rate
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.deciding import required_length
-from breakeven.verdict.measured.findings import dead_drafters, is_lookup
+from breakeven.verdict.measured.findings import dead_drafters, has_random_weights, is_lookup
 from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent, plural, ratio
 from breakeven.verdict.result import BestOfArm, BreakEvenPoint, Cell, Comparison, Conclusion
 
@@ -104,10 +103,9 @@ def _break_even(case: Case, points: Sequence[BreakEvenPoint]) -> list[Conclusion
             " decodes faster than plain decoding"
         )
         needed = [
-            f"{length:.2f} at {point.load}"
+            f"{figure(length)} at {point.load}"
             for point in group
             if (length := required_length(case, method, num_drafts, point.load, 1 + case.record.threshold)) is not None
-            and math.isfinite(length)
         ]
         if needed:
             gain = percent(case.record.threshold)
@@ -155,6 +153,8 @@ def _dead(case: Case) -> list[Conclusion]:
         text = f"{name} accepts nothing (accept length 1.00)."
         if is_lookup(case, name):
             text += " What it finds in the text so far is never what comes next: this traffic does not repeat itself."
+        elif has_random_weights(case, name):
+            text += " Its head has random weights, so nothing else was to be expected: it shows what a round costs."
         else:
             text += (
                 " That is the sign of a drafter that is not wired to this target as it was trained; weak training or quantization"

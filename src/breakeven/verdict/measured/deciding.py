@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from breakeven.costs.identity import accept_length_for
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
@@ -11,9 +12,10 @@ from breakeven.experiment.summary import speed_measure
 from breakeven.stats.intervals import block_interval
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.costs import FULLY_DRAFTED
-from breakeven.verdict.measured.findings import dead_drafters
+from breakeven.verdict.measured.findings import dead_drafters, has_random_weights
 from breakeven.verdict.measured.prediction import mean_prefill_share
 from breakeven.verdict.measured.wording import figure, interval_of_log, listed, load_list, percent, plural, ratio
+from breakeven.verdict.result import Interval
 
 __all__ = ["Decision", "decide", "required_length", "schedule"]
 
@@ -37,13 +39,20 @@ def schedule(case: Case) -> dict[str, str]:
     return {load: (_best_paying(case, load) or case.record.baseline) for load in case.loads}
 
 
-def required_length(case: Case, method: str, num_drafts: int, load: str, speedup: float) -> float | None:
-    """The accept length at which such a drafter makes requests `speedup` times as fast here, prefill included."""
+def required_length(case: Case, method: str, num_drafts: int, load: str, speedup: float) -> Interval | None:
+    """The accept length at which such a drafter makes requests `speedup` times as fast here, prefill included.
+
+    Its interval is that of the cost ratio; the share of prefill is known far better. None where it is infinite.
+    """
     cost = case.costs.pooled.get((method, num_drafts, load))
     share = mean_prefill_share(case.run, load)
     if cost is None or share is None or not cost.log.usable:
         return None
-    return accept_length_for(speedup, interval_of_log(cost.log).estimate, share)
+    factor = accept_length_for(speedup, 1.0, share)
+    if not math.isfinite(factor):
+        return None
+    shift = math.log(factor)
+    return interval_of_log(replace(cost.log, value=cost.log.value + shift, low=cost.log.low + shift, high=cost.log.high + shift))
 
 
 def _best_paying(case: Case, load: str) -> str | None:
@@ -169,9 +178,9 @@ def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) 
     if needed is None:
         return ""
     drafts = plural(num_drafts, "draft")
-    if needed > num_drafts + 1:
+    if needed.low is not None and needed.low > num_drafts + 1:
         return (
-            f"At {load} no drafter with {drafts} a round can pay: it would need accept length {needed:.2f} of at most"
+            f"At {load} no drafter with {drafts} a round can pay: it would need accept length {figure(needed)} of at most"
             f" {num_drafts + 1}; try fewer drafts"
         )
     arms = [
@@ -182,14 +191,16 @@ def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) 
         and (arm.name, load) in case.lengths
     ]
     if not arms:
-        return f"At {load} a drafter with {drafts} a round pays above accept length {needed:.2f}; none was measured"
+        return f"At {load} a drafter with {drafts} a round pays above accept length {figure(needed)}; none was measured"
     best = max(arms, key=lambda arm: (arm == chosen, case.lengths[arm, load].value))
     reached = figure(case.lengths[best, load].interval)
     if best == chosen:
         return (
-            f"At {load} {best} stops paying below accept length {needed:.2f}; it has {reached} on these prompts, and other traffic"
-            " or sampling may give less"
+            f"At {load} {best} stops paying below accept length {figure(needed)}; it has {reached} on these prompts, and other"
+            " traffic or sampling may give less"
         )
-    if best in dead_drafters(case):
+    if has_random_weights(case, best):
+        reached = "1.00, having random weights"
+    elif best in dead_drafters(case):
         reached = "1.00, which more training does not mend: see the findings"
-    return f"At {load} a drafter with {drafts} a round pays above accept length {needed:.2f}; {best} reaches {reached}"
+    return f"At {load} a drafter with {drafts} a round pays above accept length {figure(needed)}; {best} reaches {reached}"

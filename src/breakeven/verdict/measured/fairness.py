@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 
 from breakeven.engines.base import Arm
 from breakeven.engines.resolved import resolved_findings
@@ -169,9 +170,19 @@ def _voided(case: Case) -> list[Finding]:
             confidence="high",
             title=f"{len(voided)} of {plural(len(case.record.trials), 'trial')} do not count ({percent(share)})",
             evidence=tuple(f"{count} x {code}: {_MEANINGS.get(code, 'see their list')}" for code, count in codes.most_common()),
-            remedy="They are kept in the run and listed with their figures.",
+            remedy=_about_voids(codes),
         )
     ]
+
+
+def _about_voids(codes: Collection[str]) -> str:
+    told = "What mends each kind stands beside it; the trials are kept in the run and listed with their figures."
+    if "too_few_tokens" in codes:
+        told += (
+            " A window with too few tokens is mostly a slow one, so the speeds that are left may flatter an arm: measure again with"
+            " a longer trial.window_s, under another --name."
+        )
+    return told
 
 
 def _interrupted(case: Case) -> list[Finding]:
@@ -193,7 +204,13 @@ def _few_launches(case: Case) -> list[Finding]:
     single = [place for place, compared in case.compared.items() if compared.log_ratio.num_blocks == 1]
     if not single:
         return []
-    arms = listed(dict.fromkeys(arm for arm, _ in single))
+    names = dict.fromkeys(arm for arm, _ in single)
+    remedy = "Set launches.min to 3 or more: the intervals then rest on what was seen, and are usually much narrower."
+    if any(case.run.arm(name).url is not None for name in (*names, case.record.baseline)):
+        remedy = (
+            "A server that is attached by url counts as one launch, however often its arm is measured. Give the arm a `command`"
+            " that starts it (or an engine that Breakeven launches) in place of the url, and three launches or more."
+        )
     return [
         Finding(
             code="one-launch",
@@ -201,10 +218,10 @@ def _few_launches(case: Case) -> list[Finding]:
             confidence="high",
             title="One launch an arm cannot tell what speculation does from what a launch does",
             evidence=(
-                f"compared over a single launch each: {arms}",
+                f"compared over a single launch each: {listed(names)}",
                 "launches of the very same server differ by 10 to 30 % (docs/statistics.md); the intervals assume an s.d. of 10 %",
             ),
-            remedy="Set launches.min to 3 or more: the intervals then rest on what was seen, and are usually much narrower.",
+            remedy=remedy,
         )
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from breakeven.checkpoints.random_head import is_random_head
 from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.findings import Finding
 from breakeven.verdict.measured.case import Case
@@ -13,7 +14,7 @@ from breakeven.verdict.measured.wording import figure, interval_of_log, listed, 
 from breakeven.verdict.public_figures import QUANTIZATION_LOSSES
 from breakeven.verdict.static_checks import static_checks
 
-__all__ = ["FLOOR", "dead_drafters", "findings", "is_lookup"]
+__all__ = ["FLOOR", "dead_drafters", "findings", "has_random_weights", "is_lookup"]
 
 # an accept length that prints as 1.00, over enough drafts for luck to have shown
 FLOOR = 1.005
@@ -58,6 +59,12 @@ def is_lookup(case: Case, arm: str) -> bool:
     return speculation is not None and speculation.method == "ngram"
 
 
+def has_random_weights(case: Case, arm: str) -> bool:
+    """Its head is one that Breakeven wrote for `drafter: random`, which nobody has trained."""
+    speculation = case.run.arm(arm).speculation
+    return speculation is not None and speculation.drafter is not None and is_random_head(speculation.drafter)
+
+
 def _impossible(case: Case) -> list[Finding]:
     return [
         Finding(
@@ -89,9 +96,12 @@ def _at_floor(case: Case) -> list[Finding]:
             for (arm, load), length in case.lengths.items()
             if arm == name
         ]
-        trained = not is_lookup(case, name)
-        if trained:
+        has_model, untrained = not is_lookup(case, name), has_random_weights(case, name)
+        if untrained:
+            evidence.append("its head has random weights (drafter: random), so nothing else was to be expected")
+        elif has_model:
             evidence += _not_quantization()
+        if has_model:
             evidence += [
                 f"{compared.load}: {percent(math.exp(compared.log_ratio.value))} of plain throughput, as a round costs"
                 f" {_own_cost(case, name, compared.load)} plain steps and yields one token"
@@ -101,11 +111,14 @@ def _at_floor(case: Case) -> list[Finding]:
         found.append(
             Finding(
                 code="accept-length-at-floor",
-                severity="error" if trained else "warning",
+                severity="info" if untrained else "error" if has_model else "warning",
                 confidence="high",
                 title=f"No draft of {name} is accepted: accept length 1.00",
                 evidence=tuple(evidence),
-                remedy=f"Check in this order{', before training again' * trained}: {'; '.join(static_checks(speculation.method))}.",
+                remedy=(
+                    f"{'Nothing here. With a trained head, check' if untrained else 'Check'} in this order"
+                    f"{', before training again' * has_model}: {'; '.join(static_checks(speculation.method))}."
+                ),
             )
         )
     return found

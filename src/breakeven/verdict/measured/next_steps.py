@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from breakeven.stats.decision import MAX_FURTHER_LAUNCHES
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.findings import dead_drafters
+from breakeven.verdict.measured.findings import dead_drafters, has_random_weights
 from breakeven.verdict.measured.wording import listed, plural
 from breakeven.verdict.result import Comparison
 from breakeven.verdict.static_checks import static_checks
@@ -29,7 +29,7 @@ def _without_servers(case: Case) -> list[str]:
     steps = []
     for name in dead_drafters(case):
         speculation = case.run.arm(name).speculation
-        if speculation is not None:
+        if speculation is not None and not has_random_weights(case, name):
             steps.append(
                 f"Read the files and the launch of {name}, no server needed: {'; '.join(static_checks(speculation.method))}"
             )

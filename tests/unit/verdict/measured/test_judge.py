@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -188,6 +190,36 @@ def test_a_dead_drafter_is_not_told_to_train_more(simulate: Simulate, plain: Arm
     assert line.startswith("At c=1 a drafter with 3 drafts a round pays above accept length 1.3")
     assert line.endswith("dead reaches 1.00, which more training does not mend: see the findings")
     assert result.next_measurements[0].startswith("Read the files and the launch of dead, no server needed: the algorithm flag")
+
+
+def test_random_weights_are_no_fault_to_be_looked_for(simulate: Simulate, plain: Arm, dead: Arm, forced: tuple[Arm, Arm]) -> None:
+    assert dead.speculation is not None
+    untrained = replace(dead, speculation=replace(dead.speculation, drafter=Path("/cache/random-heads/abc-0")))
+    result = judge(simulate([plain, untrained, *forced]))
+    assert finding(result, "accept-length-at-floor").severity == "info"
+    assert any("random weights, so nothing else was to be expected" in item.text for item in result.conclusions)
+    assert result.what_would_change_it[0].endswith("dead reaches 1.00, having random weights")
+    assert not any("Read the files" in step for step in result.next_measurements)
+
+
+def test_the_accept_length_that_pays_carries_the_doubt_of_the_cost(simulate: Simulate, plain: Arm, forced: tuple[Arm, Arm]) -> None:
+    result = judge(simulate([plain, *forced]))
+    (cost,) = (item.cost_ratio for item in result.break_even)
+    assert cost.low is not None
+    assert cost.high is not None
+    (text,) = (item.text for item in result.conclusions if item.text.startswith("A round of eagle3"))
+    needed, low, high = map(
+        float, re.findall(r"above (\d\.\d\d) \((\d\.\d\d) to (\d\.\d\d)\)", text.replace("accept length ", ""))[-1]
+    )
+    assert low / needed == pytest.approx(cost.low / cost.estimate, abs=0.01)
+    assert high / needed == pytest.approx(cost.high / cost.estimate, abs=0.01)
+
+
+def test_attached_servers_are_one_launch_whatever_the_plan_says(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    launched = judge(simulate([plain, eagle], launches=1))
+    assert "launches.min" in finding(launched, "one-launch").remedy
+    attached = judge(simulate([plain, replace(eagle, url="http://127.0.0.1:1")], launches=1))
+    assert "attached by url counts as one launch" in finding(attached, "one-launch").remedy
 
 
 def test_next_to_nothing_accepted_is_checked_like_nothing(simulate: Simulate, make_arm: MakeArm, plain: Arm, eagle: Arm) -> None:
