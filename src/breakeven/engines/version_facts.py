@@ -136,7 +136,7 @@ def admission_defaults(engine: str, version: Version | None) -> tuple[AdmissionD
 
 def admission_flag(engine: str) -> str:
     """The flag that bounds how many requests run at once, or plain words for an engine without a row."""
-    return next((row.flag for row in ADMISSION if row.engine == engine), "the limit on running requests")
+    return next((row.flag for row in ADMISSION if row.engine == engine), "limit on running requests")
 
 
 def forced_acceptance(engine: str, version: Version | None) -> ForcedAcceptance | None:

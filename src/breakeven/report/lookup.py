@@ -18,7 +18,7 @@ class Lookup:
     arms: dict[str, ArmInfo] = field(init=False)
     comparisons: dict[tuple[str, str], Comparison] = field(init=False)
     bests: dict[str, BestOfArm] = field(init=False)
-    _points: dict[tuple[str, int | None, str], BreakEvenPoint] = field(init=False)
+    _points: dict[tuple[str, int, str], BreakEvenPoint] = field(init=False)
 
     def __post_init__(self) -> None:
         fill = object.__setattr__
@@ -33,7 +33,7 @@ class Lookup:
     def break_even(self, arm: str, load: str) -> BreakEvenPoint | None:
         """The break-even point of the arm's own shape: same method, same number of drafts."""
         info = self.arms.get(arm)
-        return self._points.get((info.method, info.num_draft_tokens, load)) if info else None
+        return self._points.get((info.method, info.num_draft_tokens or 0, load)) if info else None
 
     def break_even_of(self, shape: tuple[str, int], load: str) -> BreakEvenPoint | None:
         return self._points.get((*shape, load))

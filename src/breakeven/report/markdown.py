@@ -51,7 +51,7 @@ def render_markdown(result: Result) -> str:
             [
                 (
                     _safe(point.load, 60),
-                    f"{point.num_draft_tokens} {_safe(point.method, 20)}",
+                    f"{point.num_draft_tokens or MISSING} {_safe(point.method, 40)}",
                     tokens_a_round(point.cost_ratio),
                     _safe(point.basis, 200),
                 )

@@ -87,7 +87,7 @@ def _break_even(lookup: Lookup) -> Plot | None:
             for load in places
             if (point := lookup.break_even_of((method, num_drafts), load)) is not None
         ]
-        name = f"break-even, {plain(method, 20)} k={num_drafts}"
+        name = f"break-even, {plain(method, 40)}{f' k={num_drafts}' if num_drafts else ''}"
         values = [value for _, value, _ in points]
         traces.append(trace(name, [places[load] for load, _, _ in points], values, Look(colour=colour, symbol=colour, width=3)))
         rows += [(name, plain(load, 60), tokens_a_round(value), plain(basis, 200)) for load, value, basis in points]

@@ -117,8 +117,9 @@ def _load_line(lookup: Lookup, load: str) -> Text:
     for place, ((method, num_drafts), point) in enumerate(points):
         line.append("   break-even accept length: " if place == 0 else "; ", style="default")
         figure = tokens_a_round(point.cost_ratio) if len(points) == 1 else two_digits(point.cost_ratio.estimate)
-        drafts = "1 draft" if num_drafts == 1 else f"{num_drafts} drafts"
-        line.append(f"{figure} for {plain(method, 20)}, {drafts}", style="not bold")
+        # 0 where a reported table does not say how many
+        drafts = {0: "", 1: ", 1 draft"}.get(num_drafts, f", {num_drafts} drafts")
+        line.append(f"{figure} for {plain(method, 40)}{drafts}", style="not bold")
     return line
 
 

@@ -51,11 +51,16 @@ def admission_of(arm: ReportedArm, baseline: ReportedArm, load: LoadKey) -> Admi
     """Equal where both arms admit the same number at this load, by reported caps or by caps too high to matter."""
     mine, theirs = cap_of(arm), cap_of(baseline)
     caps = f"{arm.name}: {mine.text}; {baseline.name}: {theirs.text}"
+    if not arm.engine:
+        return Admission(is_equal=None, text="the engine was not reported, so neither the same engine nor equal admission is shown")
     is_assumed = mine.is_assumed or theirs.is_assumed
     if load.concurrency is None:
         if mine.number == theirs.number:
             return Admission(is_equal=None, text=f"the concurrency was not reported (running requests: {caps})")
         return Admission(is_equal=None if is_assumed else False, text=f"running requests: {caps}")
+    if is_assumed and load.concurrency > 1 and not admission_defaults(arm.engine, arm.version):
+        # an engine without a row may stop anywhere above one request
+        return Admission(is_equal=None, text=f"running requests: {caps}; the default of {arm.engine} is not on record")
     if mine.admitted(load.concurrency) == theirs.admitted(load.concurrency):
         return Admission(is_equal=True, text=f"both admit {mine.admitted(load.concurrency)} at {load.label}")
     return Admission(is_equal=None if is_assumed else False, text=f"running requests: {caps}")

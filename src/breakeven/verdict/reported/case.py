@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm, arms_of
-from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, compare, cost_ratios, predict
+from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, baseline_for, compare, cost_ratios, predict
 from breakeven.verdict.reported.readings import ArmReading, ImpliedRelease, read_arms
 from breakeven.verdict.reported.schema import ReportedTable
 
-__all__ = ["Case", "listed", "plural", "speed", "speed_unit", "spoken_speed", "study"]
+__all__ = ["Case", "alike_in_gpus", "listed", "plural", "speed", "speed_unit", "spoken_speed", "study"]
 
 NAMES_SHOWN = 5
 
@@ -35,10 +36,24 @@ class Case:
         return tuple(arm for arm in self.arms if not arm.is_speculative)
 
     @property
+    def barely_accepting(self) -> tuple[ArmReading, ...]:
+        """Arms of which so little is accepted that a fault is likelier than a weak drafter; looking up matches may find none."""
+        return tuple(r for r in self.readings if r.is_near_floor and r.arm.method not in METHODS_THAT_SKIP_STEPS)
+
+    @property
     def telling_pairs(self) -> tuple[Pair, ...]:
         """Fair comparisons of arms whose drafter works: those that say what speculation is worth."""
-        dead = {reading.arm.name for reading in self.floored}
+        dead = {reading.arm.name for reading in (*self.floored, *self.barely_accepting)}
         return tuple(pair for pair in self.pairs if pair.is_fair and pair.arm.name not in dead)
+
+    @property
+    def without_baseline(self) -> tuple[ReportedArm, ...]:
+        """Speculative arms with figures but no plain arm like them."""
+        return tuple(r.arm for r in self.readings if r.arm.points and baseline_for(r.arm, self.arms) is None)
+
+    def unproven_lead(self, arm: str, load: LoadKey) -> Pair | None:
+        """The comparison of `arm` at `load` where that does not show it to pay."""
+        return next((pair for pair in self.pairs if (pair.arm.name, pair.load) == (arm, load) and pair.outcome != "pays"), None)
 
     def method_label(self, arm: ReportedArm) -> str:
         """Tells this arm's rounds from others': method, shape beyond a number, drafter and engine where several share those."""
@@ -85,6 +100,11 @@ def spoken_speed(point: Point) -> str:
 
 def speed_unit(point: Point) -> str:
     return "tok/s" if point.throughput is not None or point.load.concurrency == 1 else "tok/s a request"
+
+
+def alike_in_gpus(ranked: Sequence[tuple[ReportedArm, Point]]) -> bool:
+    """Whether no reported split differs: more GPUs for a replica explain a higher speed by themselves."""
+    return len({arm.tensor_parallel for arm, _ in ranked} - {None}) < 2
 
 
 def study(table: ReportedTable) -> Case:

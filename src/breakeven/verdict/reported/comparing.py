@@ -27,6 +27,7 @@ __all__ = [
     "cost_ratios",
     "outcome_without_interval",
     "predict",
+    "same_setting",
 ]
 
 # A round cannot take less time than a plain step; below this share of it the baseline, or the accept length, is wrong.
@@ -93,12 +94,18 @@ def baseline_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> ReportedArm
         for plain in arms
         if not plain.is_speculative
         and plain.engine == arm.engine
-        and _same(plain.tensor_parallel, arm.tensor_parallel)
-        and _same((plain.quantization or "").lower() or None, (arm.quantization or "").lower() or None)
+        and same_setting(plain, arm)
         and _same(plain.version, arm.version)
     ]
     loads = {point.load for point in arm.points}
     return max(like, key=lambda plain: len(loads & {point.load for point in plain.points}), default=None)
+
+
+def same_setting(one: ReportedArm, other: ReportedArm) -> bool:
+    """No reported difference in how the target is split and which weights it has."""
+    return _same(one.tensor_parallel, other.tensor_parallel) and _same(
+        (one.quantization or "").lower() or None, (other.quantization or "").lower() or None
+    )
 
 
 def _same(one: object, other: object) -> bool:
@@ -169,8 +176,9 @@ def _pair(
             f"{ratio:.2f}x with an accept length of at most {longest:.2f} would mean that a round costs {longest / ratio:.2f} "
             "plain steps; below 1 is impossible, so the baseline or the accept length is wrong"
         )
-    elif reading.is_at_floor and outcome == "slower":
-        why += "; with no draft accepted this is what the rounds cost, not what a working drafter would bring"
+    elif (reading.is_at_floor or reading.is_near_floor) and outcome == "slower":
+        accepted = "no" if reading.is_at_floor else "hardly a"
+        why += f"; with {accepted} draft accepted this is what the rounds cost, not what a working drafter would bring"
     return Pair(
         arm=reading.arm,
         baseline=baseline,
@@ -281,7 +289,6 @@ def alike(one: ReportedArm, other: ReportedArm) -> bool:
     return (
         one.shape.num_drafted is not None
         and (one.engine, one.method, one.shape) == (other.engine, other.method, other.shape)
-        and _same(one.tensor_parallel, other.tensor_parallel)
-        and _same(one.quantization, other.quantization)
+        and same_setting(one, other)
         and _same(one.topk, other.topk)
     )

@@ -10,15 +10,18 @@ from dataclasses import dataclass, replace
 
 from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
-from breakeven.verdict.reported.arms import LoadKey
-from breakeven.verdict.reported.case import Case, listed
-from breakeven.verdict.reported.comparing import Pair
-from breakeven.verdict.reported.wording import percent_change
+from breakeven.verdict.public_figures import LAUNCH_DRIFT
+from breakeven.verdict.reported.arms import LoadKey, ReportedArm
+from breakeven.verdict.reported.case import Case, alike_in_gpus, listed, speed
+from breakeven.verdict.reported.comparing import Pair, same_setting
+from breakeven.verdict.reported.wording import engine_name, percent_change
 
 __all__ = ["Decision", "decide"]
 
+SEVERAL = 2
 WORKLOADS_NAMED = 2
 MARGINS_TOLD = 3
+_PREDICTED_WORDS = {"pays": "pays", "slower": "slower, do not use it"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,33 +66,89 @@ def _at(pairs: list[Pair]) -> str:
 def _pays(case: Case, paying: list[Pair]) -> tuple[str, str]:
     best = max(paying, key=lambda pair: pair.ratio)
     loads = list(dict.fromkeys(pair.load for pair in paying))
-    winners = [max((pair for pair in paying if pair.load == load), key=lambda pair: pair.ratio) for load in loads]
-    others = [pair for pair in case.telling_pairs if pair.load not in loads]
-    lost = [pair for pair in others if all(p.outcome == "slower" for p in others if p.load == pair.load)]
-    where = f"best {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}"
-    headline = f"As reported, speculation pays at {_at(paying)}: {where}."
-    if lost:
-        headline += f" It is slower at {_at(lost)}."
-    runs = [
-        f"{name} at {_at([winner for winner in winners if winner.arm.name == name])}"
-        for name in dict.fromkeys(pair.arm.name for pair in winners)
+    winners = [max((pair for pair in paying if pair.load == load), key=_speed) for load in loads]
+    won = {(pair.arm.engine, pair.load) for pair in paying}
+    others = [pair for pair in case.telling_pairs if (pair.arm.engine, pair.load) not in won]
+    lost = [
+        pair
+        for pair in others
+        if all(p.outcome == "slower" for p in others if (p.arm.engine, p.load) == (pair.arm.engine, pair.load))
     ]
-    decision = f"Run {listed(runs)}"
+    where = f"best {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}"
+    headline = f"As reported, speculation pays{_on(case, paying)} at {_at(paying)}: {where}."
     if lost:
-        decision += f", and {listed(pair.baseline.name for pair in lost)} at {_at(lost)}"
+        headline += f" It is slower{_on(case, lost)} at {_at(lost)}."
+    runs = [_run(case, [w for w in winners if w.arm.name == name]) for name in dict.fromkeys(pair.arm.name for pair in winners)]
+    decision = f"Run {listed(runs)}"
+    only_lost = [pair for pair in lost if pair.load not in loads]
+    if only_lost:
+        decision += f", and {listed(pair.baseline.name for pair in only_lost)} at {_at(only_lost)}"
     open_loads = {point.load for arm in case.arms for point in arm.points} - {pair.load for pair in (*winners, *lost)}
-    return headline + _unfair(case), f"{decision}{'; elsewhere the table does not decide.' if open_loads else '.'}"
+    if open_loads:
+        decision += "; elsewhere the table does not decide"
+    elif {load.concurrency for load in loads} == {1} and not lost:
+        decision += "; of more than one request at a time the table says nothing"
+    return headline + _not_counted(case), f"{decision}."
+
+
+def _speed(pair: Pair) -> float:
+    point = pair.arm.point(pair.load)
+    return speed(point) if point is not None else 0.0
+
+
+def _on(case: Case, pairs: list[Pair]) -> str:
+    """The engines, where arms that speculate were compared on several."""
+    if len({pair.arm.engine for pair in case.telling_pairs}) < SEVERAL:
+        return ""
+    return f" on {listed(engine_name(pair.arm.engine) for pair in pairs)}"
+
+
+def _run(case: Case, wins: list[Pair]) -> str:
+    """One arm and the loads it is run at; an arm of another engine that is plainly faster there goes before it."""
+    mine, engine = wins[0].arm.name, engine_name(wins[0].arm.engine)
+    at: dict[str, list[Pair]] = {}
+    for win in wins:
+        faster = _faster_elsewhere(case, win)
+        at.setdefault(faster.name if faster is not None else "", []).append(win)
+    return listed(
+        f"{other} at {_at(pairs)}, the fastest measured there ({mine} if it has to be {engine})"
+        if other
+        else f"{mine} at {_at(pairs)}"
+        for other, pairs in at.items()
+    )
+
+
+def _faster_elsewhere(case: Case, win: Pair) -> ReportedArm | None:
+    """The fastest arm at that load if another engine's, on as many GPUs and the same weights, leads by more than the drift."""
+    mine = win.arm.point(win.load)
+    rivals = []
+    for arm in case.arms:
+        point = arm.point(win.load)
+        if mine is None or point is None or arm.engine == win.arm.engine or not same_setting(arm, win.arm):
+            continue
+        if (point.throughput is None) != (mine.throughput is None) or arm.name in {r.arm.name for r in case.floored}:
+            continue
+        rivals.append((speed(point), arm))
+    fastest, arm = max(rivals, key=lambda entry: entry[0], default=(0.0, win.arm))
+    return arm if mine is not None and fastest > speed(mine) * (1.0 + LAUNCH_DRIFT[0]) else None
 
 
 def _none_pays(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     best = max(pairs, key=lambda pair: pair.ratio)
     headline = f"As reported, no configuration pays: the best is {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}."
-    return headline + _unfair(case), f"Run plain decoding ({listed(pair.baseline.name for pair in pairs)})."
+    if all(pair.accept_length is None for pair in pairs):
+        headline += " How much was accepted is not known, so a drafter that is wired wrongly is not ruled out."
+    return headline + _not_counted(case), f"Run plain decoding ({listed(pair.baseline.name for pair in pairs)})."
 
 
-def _unfair(case: Case) -> str:
+def _not_counted(case: Case) -> str:
+    """Loads whose comparisons were left out, and why."""
     unfair = [pair for pair in case.pairs if pair.admission.is_equal is not True]
-    return f" Nothing follows from {_at(unfair)}, where arms were not shown to run at equal load." if unfair else ""
+    broken = [pair for pair in case.pairs if pair.is_impossible]
+    said = f" Nothing follows from {_at(unfair)}, where arms were not shown to run at equal load." if unfair else ""
+    if broken:
+        said += f" At {_at(broken)} the baseline, or the accept length, cannot be right."
+    return said
 
 
 def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
@@ -98,6 +157,12 @@ def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     if load is not None:
         top = ranked[0][0].name
         run = f"Of the arms measured, run {top}, the fastest at {load.label}."
+        unproven = case.unproven_lead(top, load)
+        if not alike_in_gpus(ranked):
+            run = f"Of the arms measured, {top} is the fastest at {load.label}, but not on as many GPUs as the others."
+        elif unproven is not None:
+            lead = f"{format_ratio(unproven.ratio)} over {unproven.baseline.name} is undecided"
+            run = f"{top} is the fastest at {load.label}, but {lead}: measure that before changing to it."
         if top in {reading.arm.name for reading in case.floored}:
             run = f"{top} is the fastest at {load.label}, with a drafter that brings it nothing: run it without, and measure that."
     if not case.readings:
@@ -105,8 +170,8 @@ def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     predicted = [prediction for prediction in case.predictions if prediction.outcome != "undecided"]
     if predicted and not case.pairs:
         told = [
-            f"{p.arm.name} {format_ratio(p.ratio)} at {p.load.label} ({'pays' if p.outcome == 'pays' else 'slower, do not use it'})"
-            for p in predicted
+            f"{p.arm.name} {format_ratio(p.ratio)} at {p.load.label} ({_PREDICTED_WORDS.get(p.outcome, 'too near to call')})"
+            for p in case.predictions
         ]
         return f"Predicted, not measured: {listed(told)}.", run
     if not pairs and any(pair.is_impossible for pair in case.pairs):
@@ -126,12 +191,22 @@ def _why_undecided(case: Case, pairs: tuple[Pair, ...]) -> str:
     if case.floored:
         dead = listed(reading.arm.name for reading in case.floored)
         return f"{dead} accepted no draft at all, and no other speculative arm was compared at equal load"
+    if case.barely_accepting and any(pair.is_fair for pair in case.pairs):
+        weak = listed(
+            f"{reading.arm.name} (accept length {length.estimate:.2f})"
+            for reading in case.barely_accepting
+            if (length := reading.overall.accept_length) is not None
+        )
+        return f"next to nothing was accepted by {weak}, likelier a fault than a verdict on speculation"
     if case.pairs:
         return "no speculative arm was compared at a known equal load"
     if any(reading.overall.status == "ambiguous" for reading in case.readings):
         return _several_meanings(case)
     if not case.plain:
         return "plain decoding was not reported"
+    if case.without_baseline:
+        lonely = listed(arm.name for arm in case.without_baseline)
+        return f"no plain arm is like {lonely} in engine, release, split and weights"
     return "no speculative arm shares a load with plain decoding on its engine"
 
 
@@ -200,9 +275,14 @@ def _next_measurements(case: Case, pays: bool) -> tuple[str, ...]:
         steps.append(f"{listed(f'{p.arm.name} at {p.load.label}' for p in case.predictions)}: measure what is predicted here.")
     if case.readings and not case.plain:
         steps.append("Plain decoding on the same engine and weights, at the same concurrencies.")
+    elif case.without_baseline:
+        lonely = listed(arm.name for arm in case.without_baseline)
+        steps.append(f"Plain decoding beside {lonely}: same engine, release, split, weights and concurrencies.")
     known = {cost.load.concurrency for cost in case.costs}
     loads = {point.load.concurrency for reading in case.readings for point in reading.arm.points} or {None}
-    if case.readings and (None in loads or not loads <= known):
+    if case.pairs and loads == {1}:
+        steps.append("The same arms at the concurrencies that are served: the cost of a round changes with load.")
+    if case.readings and (None in loads or loads == {1} or not loads <= known):
         steps.append(f"The break-even curve by concurrency on the same hardware, with forced acceptance{_how_to_force(case)}.")
     if case.pairs and (pays or not unfair):
         steps.append("Each arm that matters on at least three fresh launches, alternating with plain decoding, for an interval.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import re
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ MAX_BYTES = 500_000
 MAX_ROWS = 1000
 MAX_PROBLEMS_SHOWN = 12
 
+_TEXT_COLUMNS = frozenset(
+    {"arm", "engine", "version", "drafter", "method", "workload", "quantization", "notes", "target", "model_type", "hardware"}
+)
 # Names people use for a key; only to name the right one when theirs is refused.
 _SYNONYMS = {
     "acc_len": "accept_length",
@@ -141,8 +145,9 @@ def _too_many_rows(path: Path, num_rows: int) -> ReportedError:
 
 def _csv_document(path: Path, text: str) -> dict[str, Any]:
     """One row for each arm and load point; a cell left empty repeats what another row of the same arm says."""
-    dialect = ";" if text.partition("\n")[0].count(";") > text.partition("\n")[0].count(",") else ","
-    reader = csv.reader(io.StringIO(text), delimiter=dialect, strict=True)
+    named_in = next((line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
+    delimiter = max(",;\t", key=named_in.count)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
         lines = [line for line in reader if any(cell.strip() for cell in line) and not line[0].lstrip().startswith("#")]
     except csv.Error as error:
@@ -151,7 +156,7 @@ def _csv_document(path: Path, text: str) -> dict[str, Any]:
         raise ReportedError(f"{path} needs a line of column names and at least one row")
     if len(lines) - 1 > MAX_ROWS:
         raise _too_many_rows(path, len(lines) - 1)
-    header = ["_".join(cell.lower().replace("-", " ").split()) for cell in lines[0]]
+    header = [re.sub(r"[\s/()_-]+", "_", cell.lower()).strip("_") for cell in lines[0]]
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise ReportedError(f"{path}: column {', '.join(twice)} is given twice")
@@ -161,11 +166,18 @@ def _csv_document(path: Path, text: str) -> dict[str, Any]:
         if len(line) > len(header):
             raise ReportedError(f"{path}, row {number}: {len(line)} cells, but {len(header)} columns are named")
         named = {key: cell.strip() for key, cell in zip(header, line, strict=False) if cell.strip()}
+        if delimiter != ",":
+            named = {key: cell if key in _TEXT_COLUMNS else _with_point(cell) for key, cell in named.items()}
         for key, inside in (("target", "name"), ("model_type", "model_type")):
             _shared(table.setdefault("target", {}), inside, named.pop(key, None), path, number)
         _shared(table, "hardware", named.pop("hardware", None), path, number)
         rows.append(named)
     return table
+
+
+def _with_point(cell: str) -> str:
+    """A decimal comma as a point. Three digits after it may be thousands: such a cell stays, and is refused with the reason."""
+    return cell.replace(",", ".") if re.fullmatch(r"\d+,(\d{1,2}|\d{4,})(\s*%)?", cell) else cell
 
 
 def _shared(into: dict[str, Any], key: str, value: str | None, path: Path, number: int) -> None:

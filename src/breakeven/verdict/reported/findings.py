@@ -10,7 +10,7 @@ from breakeven.verdict.public_figures import LAUNCH_DRIFT
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike, baseline_for
 from breakeven.verdict.reported.floor import floor_findings
-from breakeven.verdict.reported.wording import printed, printer
+from breakeven.verdict.reported.wording import meanings, printed
 
 __all__ = ["findings"]
 
@@ -124,13 +124,13 @@ def _ambiguous(case: Case) -> list[Finding]:
         overall = reading.overall
         if overall.status != "ambiguous":
             continue
-        meanings = dict.fromkeys(f"{c.accept_length.estimate:.2f} if {printer(c.definition)}" for c in overall.candidates)
-        if meanings:
+        lengths = [f"{length:.2f} if {condition}" for length, condition in meanings(overall.candidates)]
+        if len(lengths) > 1:
             title = f"What was printed for {reading.arm.name} has several meanings"
-            evidence = (f"{printed(reading)}: accept length {listed(meanings)}",)
+            evidence = (f"{printed(reading)}: accept length {listed(lengths)}",)
         else:
             title = f"What was printed for {reading.arm.name} cannot be turned into an accept length"
-            evidence = (printed(reading),)
+            evidence = (f"{printed(reading)}{f': only known for one meaning, {lengths[0]}' if lengths else ''}",)
         found.append(
             Finding(
                 code="accept-rate-ambiguous",

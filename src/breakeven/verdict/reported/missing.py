@@ -24,7 +24,7 @@ class _Ask:
 def _version_matters(case: Case, arm: ReportedArm) -> bool:
     reading = case.reading(arm)
     prints_a_rate = reading is not None and reading.rate is not None and rate_has_changed(arm.engine)
-    return arm.version_text is None and (prints_a_rate or _cap_matters(case, arm))
+    return bool(arm.engine) and arm.version_text is None and (prints_a_rate or _cap_matters(case, arm))
 
 
 def _draft_tokens_unknown(case: Case, arm: ReportedArm) -> bool:
@@ -80,6 +80,7 @@ _ASKS = (
     _Ask("accept_length", "with the speed it gives the cost of a round, and so the break-even", _no_acceptance),
     _Ask("accept_length", "printed beside the rate it tells which definition the rate follows", _no_length),
     _Ask("throughput_tok_s", "without a speed an arm cannot be compared", _no_speed),
+    _Ask("engine", "figures of two engines are not compared, and each prints its own rate", lambda _, arm: not arm.engine),
     _Ask("version", "it fixes what the printed rate means and which defaults the engine has", _version_matters),
     _Ask("concurrency", "it shows whether arms were compared at equal load", _no_concurrency),
     _Ask("max_running_requests", "it shows whether arms admitted the same number of requests", _cap_matters),

@@ -9,7 +9,7 @@ from breakeven.printed.reading import Candidate, Reading, read_printed
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
 from breakeven.versions import Span
 
-__all__ = ["ArmReading", "ImpliedRelease", "read_arms"]
+__all__ = ["ArmReading", "ImpliedRelease", "lies_at_floor", "read_arms"]
 
 # Printed accept lengths up to here, their rounding included, are "no draft was ever accepted".
 FLOOR_REACHES = 1.02
@@ -54,8 +54,7 @@ class ArmReading:
     @property
     def is_at_floor(self) -> bool:
         """No draft was ever accepted: accept length 1.00 as far as its digits go. One digit ("1") says nothing of the kind."""
-        length = self.overall.accept_length
-        return length is not None and length.estimate <= 1.0051 and length.high <= FLOOR_REACHES + 1e-6
+        return lies_at_floor(self.overall)
 
     @property
     def is_near_floor(self) -> bool:
@@ -70,6 +69,11 @@ class ArmReading:
         return (
             length is not None and most is not None and most > 1 and length.high >= most - 1e-6 and length.estimate >= most - 0.02
         )
+
+
+def lies_at_floor(reading: Reading) -> bool:
+    length = reading.accept_length
+    return length is not None and length.estimate <= 1.0051 and length.high <= FLOOR_REACHES + 1e-6
 
 
 def read_arms(arms: tuple[ReportedArm, ...]) -> tuple[tuple[ArmReading, ...], tuple[ImpliedRelease, ...], tuple[str, ...]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from breakeven.printed.definitions import DEFINITIONS_IN_THE_WILD, Definition
+from breakeven.printed.reading import Candidate
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.versions import Span
 
-__all__ = ["engine_name", "percent_change", "printed", "printer", "releases", "share", "spoken_formula"]
+__all__ = ["engine_name", "meanings", "percent_change", "printed", "printer", "releases", "share", "spoken_formula"]
 
 _ENGINE_NAMES = {"sglang": "SGLang", "vllm": "vLLM", "tensorrt-llm": "TensorRT-LLM"}
 
@@ -43,6 +46,15 @@ def printer(definition: Definition) -> str:
     return (
         f"it means {spoken_formula(definition)}" if definition in DEFINITIONS_IN_THE_WILD else f"printed by {definition.releases}"
     )
+
+
+def meanings(candidates: Iterable[Candidate]) -> list[tuple[float, str]]:
+    """Accept lengths that a printed figure may stand for, each with the condition; those that agree to two decimals are one."""
+    found: dict[str, tuple[float, list[str]]] = {}
+    for candidate in candidates:
+        length = candidate.accept_length.estimate
+        found.setdefault(f"{length:.2f}", (length, []))[1].append(printer(candidate.definition))
+    return [(length, " or ".join(dict.fromkeys(who))) for length, who in found.values()]
 
 
 def percent_change(ratio: float) -> str:

@@ -138,3 +138,21 @@ def test_digits_survive_both_formats(tmp_path: Path) -> None:
         (row,) = load_table(tmp_path / name).rows
         assert row.accept_length is not None
         assert row.accept_length.half_width == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_spreadsheets_with_decimal_commas(tmp_path: Path, delimiter: str) -> None:
+    lines = (
+        "# note, with, commas",
+        "Arm;Engine;Drafter;Throughput (tok/s);Accept Length;accept-rate;concurrency",
+        "2,5B;vllm;h;812,5;2,35;45,0 %;8",
+    )
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(lines).replace(";", delimiter), encoding="utf-8-sig")
+    (row,) = load_table(path).rows
+    figures = (row.throughput_tok_s, row.accept_length, row.accept_rate)
+    assert [figure.value for figure in figures if figure is not None] == pytest.approx([812.5, 2.35, 0.45])
+    assert row.arm == "2,5B"
+    path.write_text("\n".join(lines).replace("812,5", "1,250"), encoding="utf-8")
+    with pytest.raises(ReportedError, match="'1,250' has a comma"):  # 1.25 or 1250
+        load_table(path)

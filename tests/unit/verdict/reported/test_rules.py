@@ -379,3 +379,118 @@ def test_drafts_a_round_leave_out_the_root_that_a_flag_counts(judge: Judge) -> N
         "arm: s, method: mtp, draft_tokens: 3, accept_length: 2.40, concurrency: 1, throughput_tok_s: 141",
     )
     assert "a round of mtp k=2 costs" in words(result)
+
+
+def two_loads(base: tuple[int, int], arm: tuple[int, int]) -> list[str]:
+    return [
+        f"points: [{{concurrency: 1, throughput_tok_s: {a}}}, {{concurrency: 8, throughput_tok_s: {b}}}]" for a, b in (base, arm)
+    ]
+
+
+def test_arms_of_an_engine_that_is_not_named_are_not_shown_to_be_comparable(judge: Judge) -> None:
+    result = judge(
+        "arm: A, concurrency: 1, throughput_tok_s: 90", "arm: B, drafter: h, concurrency: 1, throughput_tok_s: 150", defaults="{}"
+    )
+    assert [c.outcome for c in result.comparisons] == ["undecided"]
+    assert "the engine was not reported" in words(result)
+    assert has(result, "missing-engine")
+
+
+@pytest.mark.parametrize(("cap", "outcomes"), [("", ["pays", "undecided"]), ("64", ["pays", "pays"])])
+def test_a_default_limit_that_is_not_on_record_is_not_taken_for_equal_admission(
+    judge: Judge, cap: str, outcomes: list[str]
+) -> None:
+    base, arm = two_loads((90, 400), (150, 700))
+    result = judge(
+        f"arm: base, {base}", f"arm: s, drafter: h, {arm}", defaults=f"{{engine: trtllm, max_running_requests: '{cap}'}}"
+    )
+    assert [c.outcome for c in result.comparisons] == outcomes
+
+
+def test_next_to_nothing_accepted_decides_nothing(judge: Judge) -> None:
+    rows = ("arm: base, single_stream_tok_s: 90", "single_stream_tok_s: 55, draft_tokens: 5, accept_length: 1.04")
+    head = judge(rows[0], f"arm: s, drafter: h, method: eagle3, {rows[1]}", defaults="{engine: vllm}")
+    assert head.headline.startswith("Undecided whether speculation pays: next to nothing was accepted by s (accept length 1.04)")
+    matches = judge(rows[0], f"arm: s, method: ngram, drafted_share: 1, {rows[1]}", defaults="{engine: vllm}")
+    assert matches.headline.startswith("As reported, no configuration pays")
+
+
+def test_slower_with_unknown_acceptance_leaves_a_broken_drafter_open(judge: Judge) -> None:
+    rows = ("arm: base, single_stream_tok_s: 100", f"arm: s, {HEAD}, single_stream_tok_s: 70")
+    assert "a drafter that is wired wrongly is not ruled out" in judge(*rows).headline
+    assert "not ruled out" not in judge(rows[0], f"{rows[1]}, accept_length: 2.10").headline
+
+
+def test_two_engines_are_told_apart_and_the_fastest_is_run(judge: Judge) -> None:
+    rows = (
+        "arm: vb, engine: vllm, concurrency: 8, throughput_tok_s: 900",
+        "arm: vs, engine: vllm, drafter: h, concurrency: 8, throughput_tok_s: 1170",
+        f"arm: ss, {HEAD}, concurrency: 8, throughput_tok_s: 1230",
+    )
+    result = judge(*rows, "arm: sb, concurrency: 8, throughput_tok_s: 1400")
+    assert "pays on vLLM at c=8" in result.headline
+    assert "slower on SGLang at c=8" in result.headline
+    assert result.decision == "Run sb at c=8, the fastest measured there (vs if it has to be vLLM)."
+    elsewhere = judge(
+        *rows,
+        "arm: sb, concurrency: 8, throughput_tok_s: 1400, tensor_parallel: 8",
+        defaults="{engine: sglang, tensor_parallel: 4}",
+    )
+    assert elsewhere.decision.startswith("Run vs at c=8")
+
+
+def test_more_gpus_are_not_a_faster_arm(judge: Judge) -> None:
+    result = judge(
+        "arm: base8, concurrency: 16, throughput_tok_s: 1600, tensor_parallel: 8",
+        f"arm: spec4, {HEAD}, concurrency: 16, throughput_tok_s: 1500, tensor_parallel: 4",
+    )
+    assert "not on as many GPUs" in result.decision
+    assert "spec4 375, base8 200 tok/s" in words(result)
+    assert "no plain arm is like spec4" in result.headline
+    assert result.next_measurements[0].startswith("Plain decoding beside spec4")
+
+
+def test_one_request_at_a_time_says_nothing_about_load(judge: Judge) -> None:
+    rows = ("arm: base, single_stream_tok_s: 100", f"arm: s, {HEAD}, accept_length: 2.50, single_stream_tok_s: 180")
+    result = judge(*rows)
+    assert result.decision == "Run s at c=1; of more than one request at a time the table says nothing."
+    assert result.next_measurements[0].startswith("The same arms at the concurrencies that are served")
+    base, arm = two_loads((100, 500), (180, 800))
+    assert judge(f"arm: base, {base}", f"arm: s, {HEAD}, {arm}").decision == "Run s at c=1 and c=8."
+
+
+def test_an_impossible_baseline_at_one_load_leaves_the_others(judge: Judge) -> None:
+    base, arm = two_loads((50, 500), (180, 800))
+    result = judge(f"arm: base, {base}", f"arm: s, {HEAD}, accept_length: 2.50, {arm}")
+    assert "pays at c=8" in result.headline
+    assert "At c=1 the baseline, or the accept length, cannot be right." in result.headline
+    assert "s is the one to run there" in words(result)
+
+
+def test_a_rate_that_fits_two_formulas_is_not_said_to_fit_one(judge: Judge) -> None:
+    result = judge("arm: s, drafter: h, method: eagle3, accept_length: 2.00, accept_rate: 0.50")
+    (evidence,) = result.conclusions[0].evidence
+    assert evidence == "s: the length as printed; its rate fits both (length - 1) / drafted and length / (drafted + 1)"
+
+
+def test_rates_of_several_loads_are_each_read(judge: Judge) -> None:
+    points = "[{concurrency: 1, accept_rate: 0.60}, {concurrency: 8, accept_rate: 0.25}]"
+    result = judge(f"arm: s, {HEAD}, version: 0.5.9, points: {points}")
+    assert "s at c=1, rate 0.60, is accept length 2.40" in words(result)
+    assert "s at c=8, rate 0.25, is accept length 1.00, the floor" in words(result)
+
+
+def test_length_counted_over_drafted_steps_is_told_for_every_step(judge: Judge) -> None:
+    result = judge("arm: n, method: ngram, draft_tokens: 5, accept_length: 3.40, drafted_share: 0.4", defaults="{engine: vllm}")
+    assert "length 3.40 over the 40 % of steps that carried drafts, is accept length 1.96" in words(result)
+
+
+def test_releases_that_mean_the_same_are_one_way(judge: Judge) -> None:
+    row = f"{HEAD}, accept_rate: 0.60, concurrency: 16, cost_ratio: 2.4"
+    result = judge(f"arm: rate, {row}", f"arm: old, {row}, version: 0.5.9", f"arm: new, {row}, version: 0.5.13")
+    assert "if printed by sglang 0.5.6 to 0.5.10.post1 or printed by sglang 0.5.3.post3 to 0.5.5, accept length 2.40" in words(
+        result
+    )
+    assert words(result).count("breaks even at accept length 2.40") == 1
+    assert "(old has 2.40 and new has 2.80)" in words(result)
+    assert "old 1.00x at c=16 (too near to call) and new 1.17x at c=16 (pays)" in result.headline
