@@ -38,7 +38,7 @@ def bench(
 
     chosen = _with_flags(load_plan(plan), name, prompts)
     if dry_run:
-        _show_dry_run(chosen)
+        _show_dry_run(chosen, runs_dir / chosen.name, fresh)
         return
     folder = runs_dir / chosen.name
     messages = Console(stderr=True)
@@ -48,7 +48,8 @@ def bench(
         outcome = measure(chosen, folder, display.tell)
     record = read_run(folder)
     if outcome.interrupted:
-        advice = f"Stopped; {len(record.trials)} trials are kept in {folder}. The same command goes on from there"
+        kept = f"{len(record.trials)} {'trial is' if len(record.trials) == 1 else 'trials are'} kept"
+        advice = f"Stopped; {kept} in {folder}. The same command goes on from there"
         messages.print(advice, markup=False, highlight=False)
         raise typer.Exit(INTERRUPTED)
     result = judge(record)
@@ -76,12 +77,15 @@ def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
     return plan
 
 
-def _show_dry_run(plan: Plan) -> None:
+def _show_dry_run(plan: Plan, folder: Path, fresh: bool) -> None:
     from breakeven.experiment.measure import budget, check_arms, commands, run_prompts
+    from breakeven.experiment.store import check_plan
     from breakeven.units import format_duration
 
     num_prompts = len(run_prompts(plan))
     check_arms(plan.arms())
+    if not fresh:
+        check_plan(folder, plan)
     cost = budget(plan)
     for arm, command, doubt in commands(plan):
         typer.echo(f"{arm}:\n  {command}" + (f"\n  ({doubt})" if doubt else ""))

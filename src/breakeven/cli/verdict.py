@@ -11,7 +11,9 @@ __all__ = ["verdict"]
 
 
 def verdict(
-    path: Annotated[Path, typer.Argument(help="A run folder, or a table of reported figures (.yaml, .yml or .csv).")],
+    path: Annotated[
+        Path, typer.Argument(help="A run folder, a table of reported figures (.yaml, .yml or .csv), or a result saved as .json.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/result-schema.md).")] = False,
 ) -> None:
     """Does speculation pay, by these figures? Says what follows from them, what does not, and what to measure next."""

@@ -61,6 +61,7 @@ def measure(plan: Plan, folder: Path, tell: Tell, *, make_live: MakeLive | None 
     with ExitStack() as closing:
         store = closing.enter_context(RunStore(folder, plan))
         if store.is_finished():
+            tell(Note(text="This run is finished: nothing is measured again, here is its verdict (--fresh measures anew)"))
             return Outcome(interrupted=False, failed={})
         ended = end_leftovers(folder)
         if ended:
@@ -68,6 +69,10 @@ def measure(plan: Plan, folder: Path, tell: Tell, *, make_live: MakeLive | None 
         provenance = collect_provenance(arms) | {"prompts.fingerprint": _fingerprint(prompts)}
         provenance[SIDE_BY_SIDE] = "yes" if lives_side_by_side(plan, arms) else "no"
         store.begin(provenance)
+        if kept := len(store.record().trials):
+            tell(
+                Note(text=f"Going on with {folder}: {kept} {'trial is' if kept == 1 else 'trials are'} kept from an earlier start")
+            )
         # a resumed run keeps the order it began with, whatever memory is free today
         side_by_side = store.record().provenance[SIDE_BY_SIDE] == "yes"
         if make_live is None:

@@ -31,7 +31,7 @@ from breakeven.experiment.trial import Trial
 from breakeven.experiment.whole_file import write_whole
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, Void
 
-__all__ = ["DATABASE", "RunStore", "last_command", "read_run", "stored_plan", "write_report"]
+__all__ = ["DATABASE", "RunStore", "check_plan", "last_command", "read_run", "stored_plan", "write_report"]
 
 DATABASE = "run.sqlite"
 FINGERPRINT = ".fingerprint"
@@ -174,14 +174,7 @@ class RunStore:
     def _adopt_plan(self) -> None:
         stored = _plan(self._connection, self.file)
         if stored is not None:
-            difference = plan_difference(stored, self.plan)
-            if difference:
-                raise StoreError(
-                    f"{self.folder}: was begun with another plan:\n  "
-                    + "\n  ".join(difference)
-                    + "\nUndo the change, give this plan another --name, or measure again with --fresh "
-                    "(launches.max and start_timeout_s may change)"
-                )
+            _check_same(self.folder, stored, self.plan)
         content = self.plan.model_dump(mode="json", by_alias=True)
         with explained(self.file):
             with transaction(self._connection):
@@ -227,6 +220,28 @@ def stored_plan(folder: Path) -> Plan | None:
         return _plan(connection, file)
     finally:
         connection.close()
+
+
+def check_plan(folder: Path, plan: Plan) -> None:
+    """Whether `plan` may go on in a run folder, or begin there.
+
+    Raises:
+        StoreError: the folder was begun with another plan, or cannot be read.
+    """
+    stored = stored_plan(folder)
+    if stored is not None:
+        _check_same(folder, stored, plan)
+
+
+def _check_same(folder: Path, stored: Plan, plan: Plan) -> None:
+    difference = plan_difference(stored, plan)
+    if difference:
+        raise StoreError(
+            f"{folder}: was begun with another plan:\n  "
+            + "\n  ".join(difference)
+            + "\nUndo the change, give this plan another --name, or measure again with --fresh "
+            "(launches.max and start_timeout_s may change)"
+        )
 
 
 def last_command(folder: Path, arm: str) -> str | None:

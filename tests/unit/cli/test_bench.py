@@ -50,6 +50,24 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return left.value.code, " ".join(shown.err.split())
 
 
+def test_a_dry_run_refuses_what_the_run_would(
+    plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench(plan)[0] == 0
+    assert bench(plan, "--dry-run")[0] == 0
+    plan.write_text(PLAN.replace("max_tokens: 32", "max_tokens: 24"))
+    assert bench(plan, "--dry-run", "--fresh")[0] == 0
+    code, message = refused(capsys, monkeypatch, plan, "--dry-run")
+    assert code == 2
+    assert "was begun with another plan: workload.max_tokens: 32 -> 24" in message
+
+
+def test_a_run_that_goes_on_says_what_is_kept(plan: Path) -> None:
+    assert "kept" not in bench(plan)[2]
+    plan.write_text(PLAN.replace("max: 2", "max: 3"))
+    assert "Going on with runs/small: 4 trials are kept from an earlier start" in " ".join(bench(plan)[2].split())
+
+
 def test_a_run_ends_with_a_verdict_and_a_report(plan: Path) -> None:
     code, out, err = bench(plan)
     assert code == 0
@@ -58,6 +76,7 @@ def test_a_run_ends_with_a_verdict_and_a_report(plan: Path) -> None:
     assert Path("runs/small/report.html").read_text().lower().startswith("<!doctype html>")
     assert "eagle[red] at c=1, launch 2:" in err
     again_code, again_out, again_err = bench(plan)
+    assert "nothing is measured again" in " ".join(again_err.split())
     assert (again_code, again_out) == (0, out)
     assert "launch" not in again_err
 

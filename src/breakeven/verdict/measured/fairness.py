@@ -42,6 +42,7 @@ def fairness_findings(case: Case) -> list[Finding]:
         *_few_launches(case),
         *_no_counters(case),
         *_lengths_not_fixed(case),
+        *_undeclared(case),
         *_greedy(case),
     ]
 
@@ -260,6 +261,35 @@ def _lengths_not_fixed(case: Case) -> list[Finding]:
             remedy="Set workload.fixed_length: true, so that every arm writes answers of the same length.",
         )
     ]
+
+
+def _undeclared(case: Case) -> list[Finding]:
+    """Servers that draft though their arm says nothing of it, mostly attached ones. A baseline that does spoils every comparison."""
+    found = []
+    for arm in case.record.arms:
+        drafted = sum(
+            counts.num_drafted
+            for load in case.loads
+            for launch in case.run.acceptance_by_launch(arm.name, load)
+            for counts in launch
+        )
+        if arm.speculation is None and drafted:
+            is_baseline = arm.name == case.record.baseline
+            found.append(
+                Finding(
+                    code="undeclared-speculation",
+                    severity="error" if is_baseline else "warning",
+                    confidence="high",
+                    title=f"{arm.name} speculates, though the plan does not say so",
+                    evidence=(f"its server counted {plural(drafted, 'drafted token')}",),
+                    remedy=(
+                        "Serve the baseline without speculation: it is what the others are compared with."
+                        if is_baseline
+                        else f"Describe it under speculation in arm {arm.name}: its accept length and cost are worked out then."
+                    ),
+                )
+            )
+    return found
 
 
 def _greedy(case: Case) -> list[Finding]:

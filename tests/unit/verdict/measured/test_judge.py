@@ -222,6 +222,17 @@ def test_attached_servers_are_one_launch_whatever_the_plan_says(simulate: Simula
     assert "attached by url counts as one launch" in finding(attached, "one-launch").remedy
 
 
+def test_speculation_that_a_plan_does_not_tell_is_noticed(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    def said_plain(name: str) -> Result:
+        run = simulate([plain, eagle])
+        arms = tuple(replace(arm, speculation=None) for arm in run.arms)
+        return judge(replace(run, arms=arms, baseline=name))
+
+    assert finding(said_plain("plain"), "undeclared-speculation").severity == "warning"
+    assert finding(said_plain("eagle"), "undeclared-speculation").severity == "error"
+    assert "undeclared-speculation" not in codes(judge(simulate([plain, eagle])))
+
+
 def test_next_to_nothing_accepted_is_checked_like_nothing(simulate: Simulate, make_arm: MakeArm, plain: Arm, eagle: Arm) -> None:
     weak = make_arm("weak", 3, joint=(0.05, 0.01, 0.0), cost_ratio=1.3, **NOISE)
     ngram = make_arm("ngram", 3, method="ngram", joint=(0.05, 0.0, 0.0), cost_ratio=1.1, **NOISE)
