@@ -264,7 +264,7 @@ def _lengths_not_fixed(case: Case) -> list[Finding]:
 
 
 def _undeclared(case: Case) -> list[Finding]:
-    """Servers that draft though their arm says nothing of it, mostly attached ones. A baseline that does spoils every comparison."""
+    """Servers that draft though their arm does not say so, mostly attached ones. Such a baseline spoils every comparison."""
     found = []
     for arm in case.record.arms:
         drafted = sum(
