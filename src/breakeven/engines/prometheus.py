@@ -6,7 +6,6 @@ model names or finish reasons are summed. `vllm_counters` reads vLLM's names, wh
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -36,6 +35,8 @@ VLLM_FAMILIES = (
     "breakeven:decode_steps",
 )
 REQUIRED = VLLM_FAMILIES[:4]
+# Beyond it a float no longer counts by ones, and sums would leave the 64 bits that the store keeps.
+MAX_COUNT = 2.0**53
 
 
 class Sample(NamedTuple):
@@ -154,8 +155,8 @@ def _sum(samples: Mapping[str, list[Sample]], family: str) -> int:
 
 
 def _count(name: str, value: float) -> int:
-    if not math.isfinite(value) or value < 0 or value != int(value):
-        raise EngineError(f"the metrics say {name} is {value}; expected a whole number of at least 0")
+    if not 0 <= value <= MAX_COUNT or value != int(value):
+        raise EngineError(f"the metrics say {name} is {value}; expected a whole number from 0 to 2^53")
     return int(value)
 
 

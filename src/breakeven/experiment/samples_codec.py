@@ -54,7 +54,7 @@ class StoredSamples(Sequence[RequestSample]):
     def _decoded(self) -> list[RequestSample]:
         try:
             return decode_samples(self.requests, self.arrivals)
-        except (ValueError, TypeError, KeyError, zlib.error) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, zlib.error) as error:
             raise StoreError(
                 f"the samples of a trial are damaged ({error}); restore the run from a copy or measure again"
             ) from error

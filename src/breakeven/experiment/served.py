@@ -123,9 +123,13 @@ class AttachedArm:
         known = {"attached": self._url, "model": self._model, "counters": self._has_counters}
         if not self._has_counters:
             return known
-        async with self._scraper() as scraper:
-            metrics, info = await scraper.metrics_text(), await scraper.info_text()
-            return {**known, **self._engine.facts(self._arm, (), metrics, info)}
+        try:
+            async with self._scraper() as scraper:
+                metrics, info = await scraper.metrics_text(), await scraper.info_text()
+                return {**known, **self._engine.facts(self._arm, (), metrics, info)}
+        except EngineError as error:
+            # one arm's server going away while it is looked at is that arm's failure, not the run's
+            raise LaunchError(f"arm {self._arm.name}: {error}") from error
 
     async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
         endpoint = Endpoint(url=self._url, model=self._model, api_key_env=self._arm.api_key_env)

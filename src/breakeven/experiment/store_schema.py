@@ -149,7 +149,8 @@ def explained(file: Path) -> Iterator[None]:
     """SQLite's and the file system's errors as StoreError with advice. Finished trials are safe in every one of these cases."""
     try:
         yield
-    except (sqlite3.Error, OSError, zlib.error, ValueError, KeyError, TypeError) as error:
+    # what was stored can be damaged into anything: lists cut short, tables where numbers were
+    except (sqlite3.Error, OSError, zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise StoreError(_explanation(file, error)) from error
 
 

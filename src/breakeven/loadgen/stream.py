@@ -22,6 +22,7 @@ __all__ = ["MAX_EVENT_BYTES", "MAX_TEXT_CHARS", "AnswerStream", "StreamError", "
 # No engine comes anywhere near these; a server that never ends a line, or an answer, must not fill the client's memory.
 MAX_EVENT_BYTES = 1 << 20
 MAX_TEXT_CHARS = 10_000_000
+MAX_TOKENS = 100_000_000
 
 _REASON_CHARS = 160
 
@@ -152,8 +153,8 @@ class AnswerStream:
 
 
 def _count_of(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError("a token count is a whole number")
+    if type(value) is not int or not 0 <= value <= MAX_TOKENS:
+        raise TypeError("a token count is a whole number that an answer can have")
     return value
 
 

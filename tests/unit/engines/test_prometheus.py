@@ -86,6 +86,7 @@ def test_derived_steps_are_never_fewer_than_the_rounds() -> None:
         (EXPOSITION.replace("40.0", "NaN"), "is nan; expected a whole number"),
         (EXPOSITION.replace("40.0", "-1"), "is -1.0; expected a whole number"),
         (EXPOSITION.replace("40.0", "+Inf"), "is inf; expected a whole number"),
+        (EXPOSITION.replace("40.0", "1e308"), "is 1e.308; expected a whole number"),
         (EXPOSITION + SPECULATION.replace('position="2"', 'position="99999999"'), "position '99999999'"),
     ],
 )

@@ -263,6 +263,23 @@ def test_upgrades_run_one_step_after_the_other(tmp_path: Path, plan: Plan, monke
     assert steps == [1, 2]
 
 
+@pytest.mark.parametrize("column", ["load_point", "health", "counters", "voids"])
+@pytest.mark.parametrize("content", ["[]", "[1, 2]", "[null, null]", "[{}]", "{", "null", "1", "x"])
+def test_columns_damaged_into_anything(tmp_path: Path, plan: Plan, column: str, content: str) -> None:
+    with RunStore(tmp_path, plan) as store:
+        store.add_trial(make_trial(launch=store.open_launch("plain", 0, "")))
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    with connection:
+        connection.execute(f"UPDATE trials SET {column} = ?", (content,))
+    connection.close()
+    # "null" is what a trial without counters has, "[]" one without voids
+    if (column, content) in {("counters", "null"), ("voids", "[]")}:
+        assert len(read_run(tmp_path).trials) == 1
+        return
+    with pytest.raises(StoreError, match="damaged"):
+        read_run(tmp_path)
+
+
 def test_what_is_no_run_or_damaged(tmp_path: Path, plan: Plan) -> None:
     with pytest.raises(StoreError, match=r"holds no run\.sqlite; expected the folder of a run"):
         read_run(tmp_path)

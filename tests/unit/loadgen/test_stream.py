@@ -104,6 +104,8 @@ def test_reasoning_is_text() -> None:
         b'{"usage": {"prompt_tokens": true, "completion_tokens": 3}}',
         b'{"usage": {"prompt_tokens": 1, "completion_tokens": -3}}',
         b'{"usage": {"prompt_tokens": 1, "completion_tokens": 3.5}}',
+        b'{"usage": {"prompt_tokens": 1, "completion_tokens": 3000000000}}',  # beyond what the store keeps
+        b'{"usage": {"prompt_tokens": 1' + b"0" * 30 + b', "completion_tokens": 3}}',
         b'{"usage": {"prompt_tokens": 1, "completion_tokens": 1}}',  # backwards: 2 were counted before
         b"\xff\xfe",
     ],
