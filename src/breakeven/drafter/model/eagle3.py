@@ -183,8 +183,10 @@ def _target_ids(folder: ModelFolder, config: Eagle3Config) -> Tensor:
                 f"{config.shape.vocab_size}: without the map the head's rows belong to unknown tokens"
             )
         return draft_ids
-    offsets = read_tensors(folder, {"d2t": (config.draft_vocab_size,)}, torch.int64)["d2t"]
-    target_ids = draft_ids + offsets
+    offsets = read_tensors(folder, {"d2t": (config.draft_vocab_size,)}, None)["d2t"]
+    if offsets.is_floating_point():
+        raise CheckpointError(f"{folder.path}: d2t is {folder.tensors['d2t'].dtype}; expected whole numbers")
+    target_ids = draft_ids + offsets.long()
     if target_ids.min() < 0 or target_ids.max() >= config.shape.vocab_size or target_ids.unique().numel() != target_ids.numel():
         raise CheckpointError(
             f"{folder.path}: d2t gives target ids from {target_ids.min()} to {target_ids.max()}, some perhaps twice; expected "

@@ -88,6 +88,11 @@ def test_absolute_ids_in_d2t_are_noticed(make_head, load_head, target):
         load_head(folder, target)
 
 
+def test_fractions_in_d2t_are_refused(make_head, load_head, target):
+    with pytest.raises(CheckpointError, match="d2t is F32"):
+        load_head(make_head(extra={"d2t": torch.arange(32) * 2.0}), target)
+
+
 def test_a_pruned_head_needs_its_map(make_head, load_head, target):
     with pytest.raises(CheckpointError, match="no d2t"):
         load_head(make_head(drop=("d2t",)), target)
