@@ -4,10 +4,10 @@
     python benchmarks/read.py --megabytes 200 --engine vllm
     python benchmarks/read.py --decode-share 1.0   # decode lines and nothing else: the worst case
 
-The log is written once to a temporary folder: decode lines with random lengths, rates and batches among request lines as
-servers write (access logs, prompts, prefill). Each reader gets a process of its own; wall seconds, CPU seconds and the most memory are
-that process's. On a busy machine only CPU seconds carry over. The plain reader matches one expression on every line and
-keeps lengths and throughputs: less than a reading needs.
+The log is written once to a temporary folder: decode lines with random lengths, rates and batches among request lines as servers
+write (access logs, prompts, prefill). Each reader gets a process of its own; wall seconds, CPU seconds and the most memory are that
+process's. On a busy machine only CPU seconds carry over. The plain reader matches one expression on every line and keeps lengths
+and throughputs: less than a reading needs.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ def decode_line(rng: random.Random, second: int, engine: str) -> str:
             f"{running * 60 + rng.random():.2f}, #queue-req: 0"
         )
     joint = [0.75, 0.52, length - 2.27]
-    accepted = round(sum(joint) * 4000)
+    accepted, rates = round(sum(joint) * 4000), ", ".join(f"{rate:.3f}" for rate in joint)
     return (
         f"(APIServer pid=42) INFO {stamp[5:]} [loggers.py:248] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation "
         f"throughput: 1040.0 tokens/s, Running: 8 reqs, Waiting: 0 reqs, GPU KV cache usage: 3.2%, Prefix cache hit rate: 11.0%\n"
-        f"(APIServer pid=42) INFO {stamp[5:]} [metrics.py:96] SpecDecoding metrics: Mean acceptance length: "
-        f"{1 + accepted / 4000:.2f}, Accepted throughput: {accepted / 10:.2f} tokens/s, Drafted throughput: 1200.00 tokens/s, Accepted: {accepted} tokens, "
-        f"Drafted: 12000 tokens, Per-position acceptance rate: {', '.join(f'{rate:.3f}' for rate in joint)}, Avg Draft acceptance "
-        f"rate: {accepted / 120:.1f}%"
+        f"(APIServer pid=42) INFO {stamp[5:]} [metrics.py:96] SpecDecoding metrics: "
+        f"Mean acceptance length: {1 + accepted / 4000:.2f}, Accepted throughput: {accepted / 10:.2f} tokens/s, "
+        f"Drafted throughput: 1200.00 tokens/s, Accepted: {accepted} tokens, Drafted: 12000 tokens, "
+        f"Per-position acceptance rate: {rates}, Avg Draft acceptance rate: {accepted / 120:.1f}%"
     )
 
 

@@ -40,9 +40,10 @@ class Meaning:
         return self.definition.rate
 
     @property
-    def sense(self) -> tuple[bool, int | None, int | None]:
-        """Equal for readings that give the same draft acceptance."""
-        return self.formula.counts_bonus, self.formula.denominator(self.shape), self.shape.num_drafted
+    def sense(self) -> int | None:
+        """Equal for readings that give the same draft acceptance, as the accept length is printed in any case. Formulas that count
+        the bonus and formulas that do not share one only where every draft is accepted."""
+        return self.shape.num_drafted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ def _num_fitting(row: Definition, shape: DraftShape, columns: _Columns, slack: f
 
 
 def _distinct(meanings: Iterable[Meaning]) -> tuple[Meaning, ...]:
-    kept: dict[tuple[bool, int | None, int | None], Meaning] = {}
+    kept: dict[int | None, Meaning] = {}
     for meaning in meanings:
         kept.setdefault(meaning.sense, meaning)
     return tuple(kept.values())

@@ -15,7 +15,7 @@ __all__ = ["MAX_BINS", "phase_edges"]
 
 MAX_BINS = 240
 # Many neighbours are compared, so more than two standard errors are asked for.
-STANDARD_ERRORS = 4.0
+STANDARD_ERRORS = 5.0
 MIN_LINES = 8
 
 

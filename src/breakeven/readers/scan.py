@@ -54,7 +54,8 @@ class LogScan:
         for place, mark in _places(block):
             form, read = _MARKS[mark]
             if self._is_starting or mark in _BANNERS:
-                self._find_version(block[searched:place])
+                end = block.find(b"\n", place)
+                self._find_version(block[searched : end if end >= 0 else len(block)])
             searched = place
             usual = form.usual.get(mark)
             if usual is None or not self._usual_line(block, place, form, *usual):

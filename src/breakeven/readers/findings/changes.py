@@ -24,7 +24,9 @@ __all__ = ["changes", "collapse"]
 COLLAPSE_SHARE = 0.25
 # "back": within this share of what was lost.
 RECOVERY_SHARE = 0.25
-SHIFT_SHARE = 0.10
+# One odd line among many is an odd line.
+MIN_COLLAPSE_LINES = 3
+DRIFT_STANDARD_ERRORS = 3.5
 MAX_PHASES = 12
 _BATCH_REMEDY = (
     "At temperature 0 accept length does not depend on how many requests run, so suspect the attention backend or the CUDA-graph "
@@ -140,7 +142,7 @@ def _collapses(one: Study, lengths: Floats) -> Iterator[Finding]:
         return
     levels = [level(lengths[chosen[low:high]], one.rounds[chosen[low:high]], one.num_drafted) for low, high in edges]
     place = collapse(levels)
-    if place is None:
+    if place is None or levels[place].num_lines < min(MIN_COLLAPSE_LINES, max(1, len(chosen) // 12)):
         return
     low_lines = chosen[edges[place][0] : edges[place][1]]
     before_lines = chosen[edges[place - 1][0] : edges[place - 1][1]]
@@ -209,7 +211,8 @@ def _drift(one: Study) -> Iterator[Finding]:
         return
     change = last.mean - first.mean
     errors = math.hypot(first.error, last.error)
-    if abs(change) < 3 * errors:
+    on_the_way = min(first.mean, last.mean) - errors <= middle.mean <= max(first.mean, last.mean) + errors
+    if abs(change) < DRIFT_STANDARD_ERRORS * errors or not on_the_way:
         return
     falls = change < 0
     yield Finding(

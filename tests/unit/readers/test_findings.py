@@ -1,0 +1,173 @@
+"""Each anomaly where it is, and not where noise or load explains it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from tests.unit.readers.conftest import codes, counters, sgl, vllm, vllm_load
+
+from breakeven.readers.reading import Reading, ReadResult
+
+ReadOne = Callable[..., Reading]
+Read = Callable[..., ReadResult]
+
+
+def noisy(length: float, num: int, *, spread: float = 0.15, at_s: int = 0, seed: int = 3, **fields: object) -> str:
+    rng = random.Random(seed + at_s)
+    text = ""
+    for i in range(num):
+        shown = round(length + rng.gauss(0, spread), 2)
+        text += sgl(shown, (shown - 1) / 3, at_s=at_s + i, **fields)  # type: ignore[arg-type]
+    return text
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.0])
+def test_floor_whatever_the_rate_says(read_one: ReadOne, rate: float) -> None:
+    reading = read_one("".join(sgl(1.0, rate, at_s=i) for i in range(10)))
+    (finding,) = [f for f in reading.findings if f.severity == "error"]
+    assert finding.code == "accept-length-at-floor"
+    assert "wiring fault" in finding.remedy
+
+
+def test_floor_in_counters(read_one: ReadOne) -> None:
+    assert "accept-length-at-floor" in codes(read_one(counters(312, 936, 0, (0, 0, 0))))
+
+
+def test_a_weak_head_is_not_at_the_floor(read_one: ReadOne) -> None:
+    assert "accept-length-at-floor" not in codes(read_one(noisy(1.12, 30, spread=0.03)))
+
+
+def test_ceiling(read_one: ReadOne) -> None:
+    assert "accept-length-at-ceiling" in codes(read_one("".join(sgl(4.0, 1.0, at_s=i) for i in range(10))))
+    assert "accept-length-at-ceiling" in codes(read_one(vllm([1.0, 1.0, 1.0], 500)))
+    assert "accept-length-at-ceiling" not in codes(read_one(noisy(3.6, 30, spread=0.1)))
+
+
+def test_drift_over_time(read_one: ReadOne) -> None:
+    text = "".join(noisy(3.0 - 0.01 * i, 1, at_s=i, spread=0.08) for i in range(90))
+    assert "accept-length-drifts" in codes(read_one(text))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_noisy_steady_log_has_no_finding(read_one: ReadOne, seed: int) -> None:
+    assert codes(read_one(noisy(2.7, 120, seed=seed, spread=0.2))) == set()
+
+
+def test_slow_waves_of_traffic_are_no_drift_nor_collapse(read_one: ReadOne) -> None:
+    text = "".join(noisy(2.7 + (0.15 if i // 15 % 2 else -0.15), 1, at_s=i, spread=0.1) for i in range(180))
+    assert not {f.code for f in read_one(text).findings if f.severity != "info"}
+
+
+def test_fall_with_context_and_not_with_time_or_batch(read_one: ReadOne) -> None:
+    rng = random.Random(0)
+    text = ""
+    for i in range(200):
+        context = rng.choice([500, 1500, 3000, 6000])
+        length = 2.74 if context < 2048 else 1.6
+        text += noisy(length, 1, at_s=i, tokens=8 * context)
+    assert codes(read_one(text)) == {"accept-length-falls-with-context"}
+
+
+def test_saturated_queue(read_one: ReadOne) -> None:
+    reading = read_one(noisy(2.7, 40, running=100, queued=37))
+    assert codes(reading) == {"queue-saturated"}
+
+
+def test_the_engines_own_cap_is_named(read_one: ReadOne) -> None:
+    reading = read_one(noisy(2.7, 40, running=48, queued=37))
+    (finding,) = reading.findings
+    assert finding.code == "admission-capped"
+    assert "--max-running-requests" in finding.remedy
+
+
+def test_a_queue_now_and_then_is_not_saturation(read_one: ReadOne) -> None:
+    assert codes(read_one(noisy(2.7, 30, running=20) + noisy(2.7, 5, running=48, queued=9, at_s=100))) == set()
+
+
+def test_graphs_off_above_a_batch(read_one: ReadOne) -> None:
+    reading = read_one(noisy(2.7, 30, running=16) + noisy(2.7, 30, running=64, graph="cuda graph: False", at_s=100))
+    (finding,) = [f for f in reading.findings if f.code == "cuda-graph-off"]
+    assert "from batch 64 on" in finding.title
+    assert "--cuda-graph-max-bs" in finding.remedy
+
+
+def test_graphs_disabled_by_flag_and_no_graphs_on_a_cpu(read_one: ReadOne) -> None:
+    banner = "server_args=ServerArgs(disable_cuda_graph=True)\n"
+    (finding,) = read_one(banner + noisy(2.7, 30, graph="cuda graph: False")).findings
+    assert "without the flag" in finding.remedy
+    assert codes(read_one(noisy(2.7, 30, graph="cpu graph: False"))) == set()
+
+
+def test_retractions(read_one: ReadOne) -> None:
+    text = noisy(2.7, 30) + "[2026-03-01 01:00:00 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1\n"
+    assert codes(read_one(text)) == {"kv-cache-full"}
+
+
+def test_steps_without_drafts_flatter_the_length(read_one: ReadOne) -> None:
+    # 1000 drafts in 10 s, 1800 accepted; 5800 tokens: 4000 steps, a quarter of them drafted
+    reading = read_one("".join(vllm_load(580.0, at_s=10 * i) + vllm([0.8, 0.6, 0.4], 1000, at_s=10 * i) for i in range(5)))
+    found = reading.acceptance
+    assert found is not None
+    assert found.accept_length == pytest.approx(2.8)
+    assert found.per_step == pytest.approx(1.45, abs=0.01)
+    assert found.drafted_share == pytest.approx(0.25, abs=0.01)
+    assert "steps-without-drafts" in codes(reading)
+
+
+def test_drafts_on_every_step_do_not(read_one: ReadOne) -> None:
+    reading = read_one("".join(vllm_load(284.0, at_s=10 * i) + vllm([0.8, 0.6, 0.4], 1000, at_s=10 * i) for i in range(5)))
+    assert codes(reading) == set()
+
+
+def test_length_that_is_not_the_sum_of_its_positions(read_one: ReadOne) -> None:
+    text = "".join(vllm([0.8, 0.6, 0.4], 1000, length=2.3, at_s=10 * i) for i in range(4))
+    assert "counters-contradict" in codes(read_one(text))
+
+
+def test_a_later_position_above_an_earlier_one(read_one: ReadOne) -> None:
+    assert "counters-contradict" in codes(read_one(vllm([0.4, 0.6, 0.3], 1000)))
+
+
+def test_a_release_that_counts_otherwise_than_the_lines(read_one: ReadOne) -> None:
+    text = "INFO 03-01 00:00:00 [x.py:1] vLLM API server version 0.11.0\n" + vllm([0.8, 0.6, 0.4], 1000, bonus=False)
+    assert "counters-contradict" in codes(read_one(text))
+
+
+def test_a_release_newer_than_the_checked_ones_is_unverified(read_one: ReadOne) -> None:
+    reading = read_one("sglang 0.6.1\n" + noisy(2.7, 10))
+    assert codes(reading) == {"release-unverified"}
+
+
+def test_two_starts_of_a_server_are_two_parts(read: Read) -> None:
+    banner = "server_args=ServerArgs(speculative_num_steps={0}, speculative_eagle_topk=1, speculative_num_draft_tokens={1})\n"
+    text = banner.format(3, 4) + noisy(2.7, 20) + banner.format(3, 4) + noisy(1.8, 20, at_s=100)
+    result = read(text)
+    assert [reading.part for reading in result.readings] == [1, 2]
+    (comparison,) = result.comparisons
+    assert "lower in a.log, part 2" in comparison.findings[0].title
+
+
+def test_on_against_off(read: Read) -> None:
+    off = "".join(sgl(None, None, running=8, speed=400.0, at_s=i) for i in range(20))
+    result = read(off, noisy(2.6, 20, running=8, speed=520.0))
+    (comparison,) = result.comparisons
+    (at_batch,) = [d for d in comparison.differences if d.running == 8]
+    assert at_batch.speedup == pytest.approx(1.3)
+    assert at_batch.speedup_low is not None
+    assert at_batch.speedup_low < 1.1 < 1.5 < (at_batch.speedup_high or 0)
+    (finding,) = [f for f in comparison.findings if f.code == "speculation-on-against-off"]
+    assert "1.99 plain steps" in finding.evidence[0]
+
+
+def test_engines_of_one_log_are_kept_apart_and_summed(read_one: ReadOne) -> None:
+    text = "".join(
+        vllm_load(284.0, at_s=10 * i, engine=engine) + vllm([0.8, 0.6, 0.4], 1000, at_s=10 * i)
+        for i in range(4)
+        for engine in (0, 1)
+    )
+    reading = read_one(text)
+    assert reading.num_engines == 2
+    assert reading.throughput == pytest.approx(568.0)
+    assert reading.num_lines == 8
