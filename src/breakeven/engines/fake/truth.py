@@ -83,7 +83,7 @@ def truth_of(arm: Arm) -> Truth:
     elif len(truth.joint) != speculation.num_draft_tokens:
         raise PlanError(
             f"arm {arm.name!r} drafts {speculation.num_draft_tokens} tokens but declares joint acceptance at"
-            f" {len(truth.joint)} positions; declare one for each."
+            f" {len(truth.joint)} positions; declare one for each under simulation.joint (docs/fake-engine.md)."
         )
     return truth
 
