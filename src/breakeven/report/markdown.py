@@ -12,8 +12,11 @@ from breakeven.verdict.result import Result
 __all__ = ["render_markdown"]
 
 # What CommonMark or GitHub gives a meaning to inside a line or a table cell, mentions (@), references (#) and bare addresses
-# included; and what would begin a list or a rule if it came first.
-SPECIAL = re.compile(r"[\\`*_\[\]<>#|~$&@]|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
+# included. An underscore between two letters or digits means nothing there.
+INSIDE = r"[\\`*\[\]<>#|~$&@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\."
+SPECIAL_IN_CELL = re.compile(INSIDE)
+# And what would begin a list or a rule if it came first in a line.
+SPECIAL = re.compile(rf"{INSIDE}|^[-+=]|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
 
 
 def render_markdown(result: Result) -> str:
@@ -81,13 +84,18 @@ def render_markdown(result: Result) -> str:
     )
     if result.provenance:
         lines += ["", "<details><summary>Provenance</summary>", ""]
-        lines += _table(("what", "value"), [(_safe(key, 80), _safe(value)) for key, value in result.provenance.items()])
+        lines += _table(("what", "value"), [(_cell(key, 80), _cell(value)) for key, value in result.provenance.items()])
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
 
 def _safe(text: str, limit: int = 400) -> str:
     return SPECIAL.sub(lambda found: f"\\{found.group()}", plain(text, limit))
+
+
+def _cell(text: str, limit: int = 400) -> str:
+    """Text that other text of its table row precedes: it begins no line."""
+    return SPECIAL_IN_CELL.sub(lambda found: f"\\{found.group()}", plain(text, limit))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -51,6 +51,14 @@ def test_markdown_tables_have_equal_columns(hostile: Result) -> None:
     assert "http://" not in text
 
 
+def test_markdown_reads_well_as_plain_text(laptop: Result) -> None:
+    """Escapes stand only where something would become markup."""
+    step = "1. lower top_p, not _this_"
+    text = render_markdown(laptop.model_copy(update={"provenance": {"env.MY_CACHE": "0.1.0"}, "next_measurements": (step,)}))
+    assert "| env.MY_CACHE | 0.1.0 |" in text
+    assert "- 1\\. lower top_p, not \\_this\\_" in text
+
+
 def test_markdown_shows_every_outcome(laptop: Result) -> None:
     text = render_markdown(laptop)
     for comparison in laptop.comparisons:
