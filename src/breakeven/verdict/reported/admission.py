@@ -60,7 +60,8 @@ def admission_of(arm: ReportedArm, baseline: ReportedArm, load: LoadKey) -> Admi
         return Admission(is_equal=None if is_assumed else False, text=f"running requests: {caps}")
     if is_assumed and load.concurrency > 1 and not admission_defaults(arm.engine, arm.version):
         # an engine without a row may stop anywhere above one request
-        return Admission(is_equal=None, text=f"running requests: {caps}; the default of {arm.engine} is not on record")
+        text = f"how many requests each arm ran at once was not reported ({caps}), and the default of {arm.engine} is not on record"
+        return Admission(is_equal=None, text=text)
     if mine.admitted(load.concurrency) == theirs.admitted(load.concurrency):
         return Admission(is_equal=True, text=f"both admit {mine.admitted(load.concurrency)} at {load.label}")
     return Admission(is_equal=None if is_assumed else False, text=f"running requests: {caps}")

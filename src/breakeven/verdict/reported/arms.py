@@ -67,7 +67,7 @@ class LoadKey:
 
     @property
     def label(self) -> str:
-        where = "peak (concurrency not reported)" if self.is_peak else "concurrency not reported"
+        where = "peak (concurrency not reported)" if self.is_peak else "unreported concurrency"
         load = where if self.concurrency is None else f"c={self.concurrency}"
         return f"{load} ({self.workload})" if self.workload else load
 

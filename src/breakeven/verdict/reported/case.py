@@ -11,7 +11,7 @@ from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, ba
 from breakeven.verdict.reported.readings import ArmReading, ImpliedRelease, read_arms
 from breakeven.verdict.reported.schema import ReportedTable
 
-__all__ = ["Case", "alike_in_gpus", "listed", "plural", "speed", "speed_unit", "spoken_speed", "study"]
+__all__ = ["Case", "listed", "plural", "speed", "speed_unit", "spoken_speed", "study", "unlike_in"]
 
 NAMES_SHOWN = 5
 
@@ -43,8 +43,17 @@ class Case:
     @property
     def telling_pairs(self) -> tuple[Pair, ...]:
         """Fair comparisons of arms whose drafter works: those that say what speculation is worth."""
-        dead = {reading.arm.name for reading in (*self.floored, *self.barely_accepting)}
-        return tuple(pair for pair in self.pairs if pair.is_fair and pair.arm.name not in dead)
+        return tuple(pair for pair in self.pairs if pair.is_fair and not self._says_nothing(pair))
+
+    @property
+    def failing_pairs(self) -> tuple[Pair, ...]:
+        """Fair comparisons at loads where a drafter that works elsewhere accepts nothing."""
+        working = {pair.arm.name for pair in self.telling_pairs}
+        return tuple(p for p in self.pairs if p.is_fair and p.arm.name in working and self._says_nothing(p))
+
+    def _says_nothing(self, pair: Pair) -> bool:
+        reading = self.reading(pair.arm)
+        return reading is not None and reading.says_nothing_at(pair.load)
 
     @property
     def without_baseline(self) -> tuple[ReportedArm, ...]:
@@ -102,9 +111,11 @@ def speed_unit(point: Point) -> str:
     return "tok/s" if point.throughput is not None or point.load.concurrency == 1 else "tok/s a request"
 
 
-def alike_in_gpus(ranked: Sequence[tuple[ReportedArm, Point]]) -> bool:
-    """Whether no reported split differs: more GPUs for a replica explain a higher speed by themselves."""
-    return len({arm.tensor_parallel for arm, _ in ranked} - {None}) < 2
+def unlike_in(ranked: Sequence[tuple[ReportedArm, Point]]) -> str:
+    """What explains a higher speed by itself: "GPUs" of a replica or "weights", where reported ones differ; empty where none do."""
+    if len({arm.tensor_parallel for arm, _ in ranked} - {None}) > 1:
+        return "GPUs"
+    return "weights" if len({arm.quantization.lower() for arm, _ in ranked if arm.quantization}) > 1 else ""
 
 
 def study(table: ReportedTable) -> Case:

@@ -9,7 +9,7 @@ from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.units import format_ratio
 from breakeven.verdict.public_figures import public_accept_length, quantization_loss
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
-from breakeven.verdict.reported.case import Case, alike_in_gpus, listed, speed_unit, spoken_speed
+from breakeven.verdict.reported.case import Case, listed, speed_unit, spoken_speed, unlike_in
 from breakeven.verdict.reported.comparing import CostRatio, Pair, outcome_without_interval
 from breakeven.verdict.reported.floor import why_not_quantization
 from breakeven.verdict.reported.printed_meanings import printed_meanings
@@ -62,8 +62,11 @@ def _choice(case: Case, top: str, load: LoadKey) -> str:
     if any(pair.is_impossible for pair in case.pairs if pair.load == load):
         return "These figures cannot all be right, so nothing should be chosen by them."
     ranked = case.ranking()[1]
-    if not alike_in_gpus(ranked):
+    unlike = unlike_in(ranked)
+    if unlike == "GPUs":
         return f"They are not split alike, so the first is not the best by that alone{_per_gpu(ranked)}."
+    if unlike:
+        return "They do not serve the same weights, so the first is not the best by that alone."
     if top in {reading.arm.name for reading in case.floored}:
         return "The first of them has a drafter that brings it nothing."
     undecided = case.unproven_lead(top, load)
@@ -121,6 +124,8 @@ def _different_admission(case: Case) -> list[Conclusion]:
         reason = "the load they were taken at is not known"
         if not any(pair.arm.engine for pair in told):
             reason = "the engine was not reported, so nothing shows that the arms ran on the same one"
+        elif all(pair.load.concurrency is not None for pair in told):
+            reason = "how many requests each arm ran at once was not reported"
         text = f"{where} cannot be compared: {reason}."
     else:
         were = "were" if all(pair.admission.is_equal is False for pair in unequal) else "may well have been"

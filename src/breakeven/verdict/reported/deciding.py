@@ -12,8 +12,9 @@ from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
 from breakeven.verdict.public_figures import LAUNCH_DRIFT
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
-from breakeven.verdict.reported.case import Case, alike_in_gpus, listed, speed
+from breakeven.verdict.reported.case import Case, listed, speed, unlike_in
 from breakeven.verdict.reported.comparing import Pair, same_setting
+from breakeven.verdict.reported.readings import lies_at_floor
 from breakeven.verdict.reported.wording import engine_name, percent_change
 
 __all__ = ["Decision", "decide"]
@@ -88,7 +89,12 @@ def _pays(case: Case, paying: list[Pair]) -> tuple[str, str]:
         decision += "; elsewhere the table does not decide"
     elif {load.concurrency for load in loads} == {1} and not lost:
         decision += "; of more than one request at a time the table says nothing"
-    return headline + _not_counted(case), f"{decision}."
+    return headline + _suspicious(case, winners) + _not_counted(case), f"{decision}."
+
+
+def _suspicious(case: Case, winners: list[Pair]) -> str:
+    full = [r.arm.name for r in case.readings if r.is_at_ceiling and r.arm.name in {pair.arm.name for pair in winners}]
+    return f" {listed(full)} accepted every draft, as degenerate output does: read the output before trusting this." if full else ""
 
 
 def _speed(pair: Pair) -> float:
@@ -138,6 +144,9 @@ def _none_pays(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     headline = f"As reported, no configuration pays: the best is {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}."
     if all(pair.accept_length is None for pair in pairs):
         headline += " How much was accepted is not known, so a drafter that is wired wrongly is not ruled out."
+        at_floor = [r.arm.name for r in case.readings if any(lies_at_floor(c.accept_length) for c in r.overall.candidates)]
+        if at_floor:
+            headline += f" By one meaning of what {listed(at_floor)} printed, no draft was ever accepted."
     return headline + _not_counted(case), f"Run plain decoding ({listed(pair.baseline.name for pair in pairs)})."
 
 
@@ -146,6 +155,9 @@ def _not_counted(case: Case) -> str:
     unfair = [pair for pair in case.pairs if pair.admission.is_equal is not True]
     broken = [pair for pair in case.pairs if pair.is_impossible]
     said = f" Nothing follows from {_at(unfair)}, where arms were not shown to run at equal load." if unfair else ""
+    failing = list(case.failing_pairs)
+    if failing:
+        said += f" At {_at(failing)} {listed(pair.arm.name for pair in failing)} accepted next to nothing: a fault."
     if broken:
         said += f" At {_at(broken)} the baseline, or the accept length, cannot be right."
     return said
@@ -158,8 +170,10 @@ def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
         top = ranked[0][0].name
         run = f"Of the arms measured, run {top}, the fastest at {load.label}."
         unproven = case.unproven_lead(top, load)
-        if not alike_in_gpus(ranked):
-            run = f"Of the arms measured, {top} is the fastest at {load.label}, but not on as many GPUs as the others."
+        unlike = unlike_in(ranked)
+        if unlike:
+            differ = "on as many GPUs as" if unlike == "GPUs" else "with the same weights as"
+            run = f"Of the arms measured, {top} is the fastest at {load.label}, but not {differ} the others."
         elif unproven is not None:
             lead = f"{format_ratio(unproven.ratio)} over {unproven.baseline.name} is undecided"
             run = f"{top} is the fastest at {load.label}, but {lead}: measure that before changing to it."
@@ -258,6 +272,15 @@ def _next_measurements(case: Case, pays: bool) -> tuple[str, ...]:
         code = "accept-length-at-floor" if case.floored else "accept-length-near-floor"
         drafters = listed(reading.arm.drafter or reading.arm.name for reading in suspects)
         steps.append(f"The static check of {drafters}, no GPU needed: the list of finding {code}, in its order.")
+    full = [reading.arm.name for reading in case.readings if reading.is_at_ceiling]
+    if full:
+        steps.append(f"Nothing to run: read the output of {listed(full)}, which accepted every draft.")
+    failing = list(case.failing_pairs)
+    if failing:
+        steps.append(
+            f"{listed(p.arm.name for p in failing)} at {_at(failing)} on the prompts of the other loads, with another attention "
+            "backend: the accept length must not depend on load."
+        )
     if any(pair.is_impossible for pair in case.pairs):
         steps.append(
             f"The baseline again ({listed(p.baseline.name for p in case.pairs if p.is_impossible)}), with its flags recorded."

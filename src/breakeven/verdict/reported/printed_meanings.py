@@ -105,7 +105,7 @@ def _meaning(reading: ArmReading, who: str, meant: Reading) -> str:
     assert length is not None
     at_most = "at most " if meant.is_upper_bound else ""
     parts = [f"{who} is accept length {at_most}{length.estimate:.2f}"]
-    if lies_at_floor(meant):
+    if lies_at_floor(length):
         parts.append("the floor: no draft was ever accepted")
     elif not meant.is_upper_bound:
         if meant.draft_acceptance is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.printed.reading import Candidate, Reading, read_printed
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
@@ -54,12 +55,18 @@ class ArmReading:
     @property
     def is_at_floor(self) -> bool:
         """No draft was ever accepted: accept length 1.00 as far as its digits go. One digit ("1") says nothing of the kind."""
-        return lies_at_floor(self.overall)
+        return lies_at_floor(self.overall.accept_length)
 
     @property
     def is_near_floor(self) -> bool:
         length = self.overall.accept_length
         return length is not None and not self.is_at_floor and length.high < NEAR_FLOOR
+
+    def says_nothing_at(self, load: LoadKey) -> bool:
+        """At this load no draft was accepted, or so few (of a drafter that always drafts) that a fault is the likelier reason."""
+        length = self.at(load).accept_length
+        is_near = length is not None and length.high < NEAR_FLOOR and self.arm.method not in METHODS_THAT_SKIP_STEPS
+        return lies_at_floor(length) or is_near
 
     @property
     def is_at_ceiling(self) -> bool:
@@ -71,8 +78,7 @@ class ArmReading:
         )
 
 
-def lies_at_floor(reading: Reading) -> bool:
-    length = reading.accept_length
+def lies_at_floor(length: Bounds | None) -> bool:
     return length is not None and length.estimate <= 1.0051 and length.high <= FLOOR_REACHES + 1e-6
 
 

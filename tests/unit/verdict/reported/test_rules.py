@@ -494,3 +494,46 @@ def test_releases_that_mean_the_same_are_one_way(judge: Judge) -> None:
     assert words(result).count("breaks even at accept length 2.40") == 1
     assert "(old has 2.40 and new has 2.80)" in words(result)
     assert "old 1.00x at c=16 (too near to call) and new 1.17x at c=16 (pays)" in result.headline
+
+
+def test_a_drafter_that_fails_at_one_load_is_judged_by_the_others(judge: Judge) -> None:
+    low, high = "accept_length: 2.70, concurrency: 1, throughput_tok_s", "accept_length: 1.00, concurrency: 8, throughput_tok_s"
+    base, _ = two_loads((100, 600), (0, 0))
+    result = judge(f"arm: base, {base}", f"arm: s, {HEAD}, points: [{{{low}: 160}}, {{{high}: 270}}]")
+    assert result.headline.startswith(
+        "As reported, speculation pays at c=1: best s, 1.60x at c=1. At c=8 s accepted next to nothing: a fault."
+    )
+    assert result.decision == "Run s at c=1; elsewhere the table does not decide."
+    assert result.next_measurements[0].startswith("s at c=8 on the prompts of the other loads")
+
+
+def test_a_rate_that_may_be_the_floor_is_called_so(judge: Judge) -> None:
+    rows = ("arm: base, single_stream_tok_s: 60", f"arm: s, {HEAD}, single_stream_tok_s: 42, accept_rate")
+    assert "By one meaning of what s printed, no draft was ever accepted." in judge(rows[0], f"{rows[1]}: 0.25").headline
+    assert "By one meaning" not in judge(rows[0], f"{rows[1]}: 0.40").headline
+
+
+def test_all_accepted_is_doubted_where_it_pays(judge: Judge) -> None:
+    rows = (
+        "arm: base, concurrency: 4, throughput_tok_s: 300",
+        f"arm: s, {HEAD}, concurrency: 4, throughput_tok_s: 900, accept_length",
+    )
+    assert "s accepted every draft" in judge(rows[0], f"{rows[1]}: 4.00").headline
+    assert judge(rows[0], f"{rows[1]}: 4.00").next_measurements[0].startswith("Nothing to run: read the output of s")
+    assert "every draft" not in judge(rows[0], f"{rows[1]}: 3.60").headline
+
+
+def test_other_weights_are_not_a_faster_arm(judge: Judge) -> None:
+    result = judge(
+        "arm: base, concurrency: 8, throughput_tok_s: 700, quantization: none",
+        f"arm: s, {HEAD}, concurrency: 8, throughput_tok_s: 1300, quantization: fp8",
+    )
+    assert "not with the same weights" in result.decision
+    assert "do not serve the same weights" in words(result)
+
+
+def test_limits_that_nobody_knows_are_not_called_different(judge: Judge) -> None:
+    rows = ("arm: base, concurrency: 8, throughput_tok_s: 150", "arm: s, drafter: h, concurrency: 8, throughput_tok_s: 170")
+    result = judge(*rows, defaults="{engine: llama.cpp}")
+    assert not has(result, "unequal-admission")
+    assert "cannot be compared: how many requests each arm ran at once was not reported" in words(result)
