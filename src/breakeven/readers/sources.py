@@ -7,6 +7,7 @@ piece by piece and at most to `MAX_UNPACKED_BYTES`, and one that is cut off or d
 from __future__ import annotations
 
 import codecs
+import contextlib
 import itertools
 import os
 import sys
@@ -15,7 +16,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from breakeven.errors import UsageError
 
@@ -24,6 +24,7 @@ __all__ = ["MAX_LINE_BYTES", "Source", "blocks"]
 BLOCK_BYTES = 1 << 20
 PACKED_BYTES = 1 << 14
 UNPACKED_BYTES = 1 << 18
+MAGIC_BYTES = 6
 MAX_LINE_BYTES = 1 << 16
 MAX_UNPACKED_BYTES = 16_000_000_000
 FOLLOW_WAIT_S = 0.5
@@ -53,41 +54,45 @@ def blocks(source: Source, *, follow: bool = False, wait: Callable[[float], None
     if source.path is not None and source.path.is_dir():
         raise UsageError(f"{source.name}: a folder; expected a log or a metrics dump")
     try:
-        with sys.stdin.buffer if source.path is None else source.path.open("rb") as opened:
-            raw = _follow(opened, source, wait) if follow and source.path is not None else _chunks(opened)
-            yield from _whole_lines(_decoded(raw, source), source)
+        raw = _follow(source.path, wait) if follow and source.path is not None else _chunks(source.path)
+        yield from _whole_lines(_decoded(raw, source), source)
     except OSError as error:
         raise UsageError(f"{source.name}: cannot be read ({error.strerror}); expected a log or a metrics dump") from error
 
 
-def _chunks(opened: BinaryIO) -> Iterator[bytes]:
-    # read1 hands over what a pipe holds now instead of waiting for a whole block
-    read = getattr(opened, "read1", opened.read)
-    while chunk := read(BLOCK_BYTES):
-        yield chunk
-
-
-def _follow(opened: BinaryIO, source: Source, wait: Callable[[float], None]) -> Iterator[bytes]:
-    """Goes on at the end of the file; starts over where the file was rotated or cut. Ends only from outside."""
-    assert source.path is not None
-    while True:
-        if chunk := opened.read(BLOCK_BYTES):
+def _chunks(path: Path | None) -> Iterator[bytes]:
+    with contextlib.nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as opened:
+        # read1 hands over what a pipe holds now instead of waiting for a whole block
+        read = getattr(opened, "read1", opened.read)
+        while chunk := read(BLOCK_BYTES):
             yield chunk
-            continue
-        yield b""
-        wait(FOLLOW_WAIT_S)
-        try:
-            now = source.path.stat()
-        except OSError:
-            continue  # between the two steps of a rotation
-        if now.st_ino != os.fstat(opened.fileno()).st_ino or now.st_size < opened.tell():
-            # what was opened is closed with the generator; the name now belongs to a new file, or to the same one emptied
-            opened = source.path.open("rb")
-            yield b"\n"
+
+
+def _follow(path: Path, wait: Callable[[float], None]) -> Iterator[bytes]:
+    """Goes on at the end of the file; starts over where the file was rotated or cut. Ends only from outside."""
+    opened = path.open("rb")
+    try:
+        while True:
+            if chunk := opened.read(BLOCK_BYTES):
+                yield chunk
+                continue
+            yield b""
+            wait(FOLLOW_WAIT_S)
+            with contextlib.suppress(OSError):  # between the two steps of a rotation
+                now = path.stat()
+                if now.st_ino != os.fstat(opened.fileno()).st_ino or now.st_size < opened.tell():
+                    fresh = path.open("rb")
+                    opened.close()
+                    opened = fresh
+                    yield b"\n"
+    finally:
+        opened.close()
 
 
 def _decoded(raw: Iterator[bytes], source: Source) -> Iterator[bytes]:
     first = next(raw, b"")
+    while 0 < len(first) < MAGIC_BYTES and (more := next(raw, b"")):
+        first += more
     for magic, packer in _OTHER_PACKERS.items():
         if first.startswith(magic):
             raise UsageError(f"{source.name}: packed with {packer}; expected plain text or gzip: unpack it and pipe it in (-)")

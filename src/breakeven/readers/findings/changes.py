@@ -26,7 +26,7 @@ COLLAPSE_SHARE = 0.25
 RECOVERY_SHARE = 0.25
 # One odd line among many is an odd line.
 MIN_COLLAPSE_LINES = 3
-DRIFT_STANDARD_ERRORS = 3.5
+DRIFT_STANDARD_ERRORS = 4.0
 MAX_PHASES = 12
 _BATCH_REMEDY = (
     "At temperature 0 accept length does not depend on how many requests run, so suspect the attention backend or the CUDA-graph "
