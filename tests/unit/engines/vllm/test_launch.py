@@ -135,7 +135,9 @@ def test_the_release_is_found_from_the_command_the_python_or_the_folder(named: s
 ])  # fmt: skip
 def test_the_graph_flag_by_release_counts_every_token_of_a_round(version: str, flag: str, eagle3: Make) -> None:
     arm = dataclasses.replace(eagle3(version), max_graph_batch=16)
-    assert after(VLLM.launch_command(arm, 1).argv, flag) == str(16 * 4)
+    command = VLLM.launch_command(arm, 1)
+    assert after(command.argv, flag) == str(16 * 4)
+    assert command.doubt == ""
     plain = dataclasses.replace(arm, speculation=None)
     assert after(VLLM.launch_command(plain, 1).argv, flag) == "16"
 
