@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from breakeven import __version__
+from breakeven.cli.escaping import escaped
 from breakeven.errors import BreakevenError
 
 __all__ = ["app", "main"]
@@ -74,9 +75,8 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
-    """Names of files, keys and servers are other people's text: shown by their characters, they cannot steer the terminal."""
-    safe = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in message)
     lines = (
-        line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}" for line in safe.split("\n")
+        line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}"
+        for line in escaped(message).split("\n")
     )
     Console(stderr=True).print(f"breakeven: {chr(10).join(lines)}", style="bold red", markup=False, highlight=False)

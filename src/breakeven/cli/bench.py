@@ -78,6 +78,7 @@ def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
 
 
 def _show_dry_run(plan: Plan, folder: Path, fresh: bool) -> None:
+    from breakeven.cli.escaping import escaped
     from breakeven.experiment.measure import budget, check_arms, commands, run_prompts
     from breakeven.experiment.store import check_plan
     from breakeven.units import format_duration
@@ -88,7 +89,8 @@ def _show_dry_run(plan: Plan, folder: Path, fresh: bool) -> None:
         check_plan(folder, plan)
     cost = budget(plan)
     for arm, command, doubt in commands(plan):
-        typer.echo(f"{arm}:\n  {command}" + (f"\n  ({doubt})" if doubt else ""))
+        # the command is there to be pasted: shown whole, by its characters where they are not printable
+        typer.echo(f"{arm}:\n  {escaped(command)}" + (f"\n  ({escaped(doubt)})" if doubt else ""))
     more = (
         f", up to {plan.launches.max} launches an arm where the verdict stays open" if plan.launches.max > plan.launches.min else ""
     )

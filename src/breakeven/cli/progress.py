@@ -10,12 +10,14 @@ from rich.markup import escape
 from rich.status import Status
 
 from breakeven.experiment.events import ArmFailed, Event, Launching, Measuring, Note, Ready, TrialEnded, TrialStarted
+from breakeven.report.text import plain
 from breakeven.units import format_duration, format_rate
 
 __all__ = ["RunDisplay"]
 
 # How often somebody who reads a log file hears of a server that is still starting.
 PLAIN_INTERVAL_S = 15.0
+MAX_LINE = 2000
 
 
 class RunDisplay:
@@ -42,7 +44,7 @@ class RunDisplay:
         match event:
             case Launching():
                 self._live(
-                    f"Starting {escape(event.arm)}, {event.elapsed_s:.0f} s  [dim]{escape(event.line[:80])}[/dim]",
+                    f"Starting {escape(event.arm)}, {event.elapsed_s:.0f} s  [dim]{escape(plain(event.line, 80))}[/dim]",
                     event.arm,
                 )
             case Ready():
@@ -81,4 +83,6 @@ class RunDisplay:
 
     def _line(self, text: str, style: str | None = None) -> None:
         self._said_s = time.monotonic()
-        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        # models, servers and logs wrote parts of it
+        safe = "\n".join(plain(part, MAX_LINE) for part in text.split("\n"))
+        self._console.print(safe, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ runs/NAME/logs/        what servers wrote, one file a launch
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,8 @@ __all__ = ["DATABASE", "RunStore", "check_plan", "last_command", "read_run", "st
 
 DATABASE = "run.sqlite"
 FINGERPRINT = ".fingerprint"
+# of the columns arm, block, repeat, attempt, launch, place, started_at_unix_s and window_s
+TRIAL_KINDS = (str, int, int, int, str, int, int | float, int | float)
 INSERT_TRIAL = """
 INSERT INTO trials (arm, load, block, repeat, attempt, launch, place, started_at_unix_s, window_s,
                     load_point, health, counters, voids, num_requests, requests, arrivals)
@@ -334,6 +337,9 @@ def _read(connection: sqlite3.Connection, file: Path) -> RunRecord:
 def _trial(row: Sequence[Any]) -> Trial:
     arm, block, repeat, attempt, launch, place, started_at, window_s, load, health, counters, voids, num_requests, *blobs = row
     scrapes = orjson.loads(counters)
+    # SQLite keeps text in a column of numbers without a word
+    if not all(map(isinstance, row, TRIAL_KINDS)) or not 0.0 < window_s < math.inf or num_requests < 0:
+        raise ValueError(f"a trial that cannot have been: {row[: len(TRIAL_KINDS)]!r}")
     return Trial(
         arm=arm,
         load=LoadPoint(**orjson.loads(load)),

@@ -17,6 +17,8 @@ __all__ = ["find_voids"]
 # A failed request leaves its slot empty for a while; one in a hundred moves throughput by less than a third of the usual threshold.
 MAX_ERROR_SHARE = 0.01
 MIN_TOKENS = 16
+# The last round of an answer may go beyond its end; no drafter drafts more.
+MAX_OVERSHOOT = 64
 # A request shows as waiting until the scheduler's next step, so one at one look means nothing; this share of the load at all does.
 MAX_WAITING_SHARE = 0.05
 
@@ -33,7 +35,7 @@ def find_voids(
     counters: scrapes at the window's start and end, None where the server shows none.
     num_waiting: requests that waited, at further moments within the window.
     """
-    voids = [*client_voids(result.health, result.samples), *_load_voids(result)]
+    voids = [*client_voids(result.health, result.samples), *_load_voids(load, result)]
     if not arm.forced:
         voids.extend(degenerate_voids(result.samples))
     if counters is not None:
@@ -41,8 +43,12 @@ def find_voids(
     return tuple(voids)
 
 
-def _load_voids(result: LoadResult) -> list[Void]:
+def _load_voids(load: LoadPoint, result: LoadResult) -> list[Void]:
     voids = []
+    longest = max((sample.output_tokens for sample in result.samples), default=0)
+    if longest > load.max_tokens + MAX_OVERSHOOT:
+        told = f"the server says that an answer has {longest} tokens where {load.max_tokens} were asked for at most"
+        voids.append(Void(code="too_many_tokens", detail=f"{told}: it ignores max_tokens, or its usage counts are wrong"))
     failed = num_errors(result) or sum(sample.error is not None for sample in result.samples if not result.steady)
     if failed > MAX_ERROR_SHARE * len(result.samples):
         first = next((sample.error for sample in result.samples if sample.error is not None), "")

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from breakeven.loadgen.samples import RequestSample, Void
+from breakeven.loadgen.stream import printable
 
 __all__ = ["MAX_DEGENERATE_SHARE", "degenerate_reason", "degenerate_share", "degenerate_voids", "distinct_share"]
 
@@ -105,5 +106,4 @@ def _loop(units: Sequence[str]) -> int | None:
 
 
 def _short(phrase: Sequence[str]) -> str:
-    text = " ".join(phrase)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return printable(" ".join(phrase), 40)

@@ -103,6 +103,6 @@ VoidReason = Literal[
     "queued",
     "server_died",
     "too_few_tokens",
-    "unsteady",
+    "too_many_tokens",
     "unsteady",
 ]

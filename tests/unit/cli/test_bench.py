@@ -168,3 +168,12 @@ def test_trials_that_are_all_void_still_give_a_report(plan: Path) -> None:
     assert code == 0
     assert "void, errors" in err
     assert "undecided" in out or "nothing" in out.lower()
+
+
+def test_a_dry_run_shows_commands_by_their_characters(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("breakeven.experiment.measure.commands", lambda plan: [("plain", "serve '\x1b[31m'", "not \x07 sure")])
+    code, shown, _ = bench(plan, "--dry-run")
+    assert code == 0
+    assert r"serve '\x1b[31m'" in shown
+    assert r"not \x07 sure" in shown
+    assert "\x1b" not in shown

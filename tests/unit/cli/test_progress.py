@@ -77,3 +77,18 @@ def test_flags_stay_few() -> None:
     assert sorted(parameter.name for parameter in command.params) == [
         "as_json", "dry_run", "fresh", "name", "plan", "prompts", "runs_dir",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_text_steers_the_terminal(terminal: bool) -> None:
+    hostile = "\x1b]0;title\x07\x1b[31m\u202e"
+    output = StringIO()
+    with RunDisplay(Console(file=output, width=100, force_terminal=terminal, color_system=None)) as display:
+        display.tell(Launching(arm=ARM, block=0, elapsed_s=1.0, line=hostile))
+        display.tell(TrialEnded(trial=trial(Void(code="errors", detail=hostile)), tokens_per_s=0.0))
+        display.tell(ArmFailed(arm=ARM, message=f"it died\n{hostile}"))
+        display.tell(Note(text=hostile))
+    shown = output.getvalue()
+    assert "it died\n" in shown
+    for part in ("\x1b]0;title", "\x07", "\x1b[31m", "\u202e"):
+        assert part not in shown

@@ -280,6 +280,23 @@ def test_columns_damaged_into_anything(tmp_path: Path, plan: Plan, column: str, 
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("column", "content"),
+    [("window_s", 0), ("window_s", -1), ("window_s", float("inf"))]
+    + [(column, "x") for column in ("window_s", "started_at_unix_s", "block", "repeat", "attempt", "place")]
+    + [("arm", b"\xff"), ("num_requests", -1)],
+)
+def test_a_trial_that_cannot_have_been(tmp_path: Path, plan: Plan, column: str, content: object) -> None:
+    with RunStore(tmp_path, plan) as store:
+        store.add_trial(make_trial(launch=store.open_launch("plain", 0, "")))
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    with connection:
+        connection.execute(f"UPDATE trials SET {column} = ?", (content,))
+    connection.close()
+    with pytest.raises(StoreError, match="damaged"):
+        read_run(tmp_path)
+
+
 def test_what_is_no_run_or_damaged(tmp_path: Path, plan: Plan) -> None:
     with pytest.raises(StoreError, match=r"holds no run\.sqlite; expected the folder of a run"):
         read_run(tmp_path)

@@ -48,6 +48,14 @@ def test_each_reason(simulation: Mapping[str, object], expected: str) -> None:
     assert set(codes(arm, LOAD, result, counters)) == {expected}
 
 
+def test_a_server_that_counts_more_than_was_asked_for() -> None:
+    arm, result, _ = simulated()
+    lied = replace(result, samples=[replace(sample, output_tokens=7 * 64) for sample in result.samples])
+    assert codes(arm, LOAD, lied, None) == ["too_many_tokens"]
+    overshot = replace(result, samples=[replace(sample, output_tokens=64 + 5) for sample in result.samples])
+    assert codes(arm, LOAD, overshot, None) == []
+
+
 def test_forced_arms_may_write_junk() -> None:
     arm, result, counters = simulated(degenerate_probability=1.0)
     forced = replace(arm, speculation=Speculation(method="ngram", num_draft_tokens=3, forced_accept_length=2.0))

@@ -25,6 +25,7 @@ _MEANINGS = {
     "queued": "requests waited for admission: raise max_running_requests on every arm, or lower the load",
     "server_died": "the server died: read its log in the run folder",
     "too_few_tokens": "too few tokens arrived to measure: lengthen trial.window_s",
+    "too_many_tokens": "answers were longer than asked for: the server ignores max_tokens or counts wrong",
     "unsteady": "the load was not steady when the window began: lengthen the warm-up, or lower the load",
 }
 
