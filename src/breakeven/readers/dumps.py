@@ -46,6 +46,8 @@ COUNTERS = frozenset(
 # The scrape that began a counter and the clock of the process are compared to a second.
 _SAME_START_S = 1.0
 MAX_SAMPLES = 200_000
+# No server counts so far; beyond it floating point does not count in ones either.
+_MOST = 1e15
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos"
 _IGNORED = (b"_bucket", b"_created")
 
@@ -144,7 +146,7 @@ def window(first: Scrape | None, last: Scrape) -> Window:
         if first is not None and name == _PER_POSITION and name not in {known_name for known_name, _ in first.samples}:
             continue  # left out of the first dump: what it counted then is not known
         before = first.samples.get(key, 0.0) if first is not None else 0.0
-        if not all(math.isfinite(count) and count >= 0 for count in (value, before)):
+        if not all(0.0 <= count <= _MOST for count in (value, before)):
             odd.append(f"{name} is {value:g}")
             continue
         began_again = first is not None and last.created.get(key, 0.0) > first.created.get(key, math.inf) + _SAME_START_S

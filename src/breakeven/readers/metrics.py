@@ -17,7 +17,7 @@ from breakeven.readers.dumps import Window
 from breakeven.readers.figures import as_printed, known
 from breakeven.readers.findings.curve import ceiling, dead_positions, floor
 from breakeven.readers.reading import AcceptanceFound, FormulaReading, Reading
-from breakeven.readers.speedup import with_speedup
+from breakeven.readers.speedup import SHARE_CALLED_FLATTERED, with_speedup
 from breakeven.versions import Version
 
 __all__ = ["window_reading"]
@@ -110,7 +110,7 @@ def _vllm(window: Window) -> tuple[AcceptanceFound | None, list[Finding]]:
             at_ceiling := ceiling(counts.per_round_length, num_drafted, counts.per_round_length, "from counters")
         ):
             findings.append(at_ceiling)
-    if counts.num_rounds and counts.drafted_share < 0.95:
+    if counts.num_rounds and counts.drafted_share < SHARE_CALLED_FLATTERED:
         findings.append(_undrafted(counts))
     error = math.sqrt(max(counts.draft_acceptance * (1 - counts.draft_acceptance), 0.0)) * (num_drafted or 1)
     return AcceptanceFound(

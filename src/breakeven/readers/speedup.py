@@ -8,9 +8,11 @@ from breakeven.findings import Finding
 from breakeven.readers.reading import AcceptanceFound
 from breakeven.units import format_ratio
 
-__all__ = ["with_speedup"]
+__all__ = ["SHARE_CALLED_FLATTERED", "with_speedup"]
 
 THRESHOLD = 0.03
+# First tokens of prefill are among the steps, so a little below 1 means nothing.
+SHARE_CALLED_FLATTERED = 0.95
 
 
 def with_speedup(found: AcceptanceFound | None, break_even: float | None) -> tuple[AcceptanceFound | None, Sequence[Finding]]:
@@ -21,7 +23,9 @@ def with_speedup(found: AcceptanceFound | None, break_even: float | None) -> tup
         formula.model_copy(update={"decode_speedup": formula.accept_length / break_even}) if formula.accept_length else formula
         for formula in found.formulas
     )
-    length = found.per_step if found.per_step is not None and found.basis != "counters" else found.accept_length
+    # where drafts are often missing, the length over drafted steps alone would flatter
+    is_flattered = found.drafted_share is not None and found.drafted_share < SHARE_CALLED_FLATTERED
+    length = found.per_step if is_flattered else found.accept_length
     if length is None:
         told = tuple(
             f"{formula.formula} ({formula.releases}): accept length {formula.accept_length:.2f}, "

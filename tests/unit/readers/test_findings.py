@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.readers.conftest import codes, counters, sgl, vllm, vllm_load
 
+from breakeven.readers.files import Told
 from breakeven.readers.reading import Reading, ReadResult
 
 ReadOne = Callable[..., Reading]
@@ -114,6 +115,13 @@ def test_steps_without_drafts_flatter_the_length(read_one: ReadOne) -> None:
     assert found.per_step == pytest.approx(1.45, abs=0.01)
     assert found.drafted_share == pytest.approx(0.25, abs=0.01)
     assert "steps-without-drafts" in codes(reading)
+
+
+def test_speed_is_judged_by_the_length_over_all_steps(read_one: ReadOne) -> None:
+    text = "".join(vllm_load(580.0, at_s=10 * i) + vllm([0.8, 0.6, 0.4], 1000, at_s=10 * i) for i in range(5))
+    found = read_one(text, Told(break_even=1.2)).acceptance
+    assert found is not None
+    assert found.decode_speedup == pytest.approx(1.45 / 1.2, abs=0.01)
 
 
 def test_drafts_on_every_step_do_not(read_one: ReadOne) -> None:

@@ -186,7 +186,7 @@ def test_utf16_from_a_windows_shell(read_one: ReadOne) -> None:
 # --- dumps ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["NaN", "-5", "1e400", "abc", "+Inf"])
+@pytest.mark.parametrize("value", ["NaN", "-5", "1e400", "1e308", "abc", "+Inf"])
 def test_odd_counters_do_not_crash_and_are_left_out(read: Read, value: str) -> None:
     text = counters(100, 400, 200) + f'vllm:spec_decode_num_drafts_total{{engine="1"}} {value}\n'
     result = read(text)

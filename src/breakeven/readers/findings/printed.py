@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from breakeven.findings import Finding
 from breakeven.printed.definitions import definitions_for
 from breakeven.readers.formula import Meaning
+from breakeven.readers.speedup import SHARE_CALLED_FLATTERED
 from breakeven.readers.study import Study
 
 __all__ = ["ambiguous_formula", "meaning_text", "printed"]
 
 # Of all lines, so many may be odd before something is wrong with more than a line.
 ODD_SHARE = 0.02
-SHARE_CALLED_FLATTERED = 0.95
 
 
 def printed(one: Study) -> Iterator[Finding]:
