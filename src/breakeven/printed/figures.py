@@ -76,7 +76,7 @@ def _what_is_wrong(body: str) -> str:
         return "is not a finite number; leave the field out where the figure is not known"
     if body.startswith("-"):
         return "is negative"
-    if re.fullmatch(r"\d{1,3}([, ]\d{3})+(\.\d+)?", body) or re.fullmatch(r"\d+,\d+", body):
+    if re.fullmatch(r"\d{1,3}([, ]\d{3})+([.,]\d+)?", body) or re.fullmatch(r"\d+,\d+", body):
         return "has a comma or a space in it; write the digits together with a point before decimals, such as 1850 or 0.42"
     if body.startswith(("~", "≈", "<", ">", "±")):
         return "is not a plain number; give the number alone and put what is uncertain about it into notes"

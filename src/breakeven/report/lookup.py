@@ -30,6 +30,10 @@ class Lookup:
     def comparison(self, arm: str, load: str) -> Comparison | None:
         return self.comparisons.get((arm, load))
 
+    def is_baseline(self, arm: str, load: str) -> bool:
+        """Whether arms were compared with this one: the run's one baseline, or at this load where each engine has its own."""
+        return arm == self.result.baseline or any(c.baseline == arm for c in self.comparisons.values() if c.load == load)
+
     def break_even(self, arm: str, load: str) -> BreakEvenPoint | None:
         """The break-even point of the arm's own shape: same method, same number of drafts."""
         info = self.arms.get(arm)

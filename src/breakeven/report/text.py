@@ -134,6 +134,6 @@ def outcome(lookup: Lookup, arm: str, load: str) -> str:
         return "probe"
     comparison = lookup.comparison(arm, load)
     if comparison is None:
-        return "baseline" if arm == lookup.result.baseline else MISSING
+        return "baseline" if lookup.is_baseline(arm, load) else MISSING
     predicted = " (predicted)" if comparison.basis == "predicted" else ""
     return f"{OUTCOME_MARKS[comparison.outcome]} {comparison.outcome}{predicted}"

@@ -9,10 +9,11 @@ import json
 import pytest
 from rich.console import Console
 
+from breakeven.report.lookup import Lookup
 from breakeven.report.markdown import render_markdown
 from breakeven.report.spreadsheet import render_csv
 from breakeven.report.terminal import render_terminal
-from breakeven.report.text import interval, levels, plain, quantity, speedup
+from breakeven.report.text import MISSING, interval, levels, outcome, plain, quantity, speedup
 from breakeven.verdict.result import Interval, Result
 
 
@@ -178,3 +179,11 @@ def test_csv_guards_every_formula_start(laptop: Result, start: str) -> None:
     cells = tuple(cell.model_copy(update={"arm": name}) for cell in laptop.cells[:1])
     (row,) = csv.DictReader(io.StringIO(render_csv(laptop.model_copy(update={"arms": arms, "cells": cells, "comparisons": ()}))))
     assert row["arm"].startswith("'")
+
+
+def test_each_engine_has_its_own_baseline(laptop: Result) -> None:
+    """A reported table of two engines has no one baseline; an arm that others were compared with still is one."""
+    first = laptop.comparisons[0]
+    lookup = Lookup(laptop.model_copy(update={"baseline": None, "comparisons": (first,)}))
+    assert outcome(lookup, first.baseline, first.load) == "baseline"
+    assert outcome(lookup, first.baseline, "another load") == MISSING
