@@ -11,7 +11,7 @@ from typing import Literal
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -68,7 +68,7 @@ class Application:
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/completions", self._completion, methods=["POST"]),
             ],
-            exception_handlers={HTTPException: _http_error, BreakevenError: _our_error},
+            exception_handlers={HTTPException: _http_error, BreakevenError: _our_error, ClientDisconnect: _nobody_there},
         )
 
     def _ready(self) -> Service:
@@ -201,6 +201,11 @@ async def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kinds = {404: "NotFoundError", 405: "MethodNotAllowedError", 503: "ServiceUnavailableError"}
     return _error(error.detail, error.status_code, kinds.get(error.status_code, "BadRequestError"))
+
+
+async def _nobody_there(_request: Request, _error: Exception) -> Response:
+    # a client that leaves in the middle of its request is no fault of the server: nothing in the log, nobody reads the answer
+    return Response(status_code=499)
 
 
 async def _our_error(_request: Request, error: Exception) -> Response:

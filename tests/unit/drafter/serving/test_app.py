@@ -255,6 +255,23 @@ async def test_a_body_without_bounds_is_refused(serving: Serving, monkeypatch: p
         assert status == 200
 
 
+async def test_a_client_that_leaves_within_its_request_is_no_error(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(saying("x")) as client:
+        async with client.http.get("/health") as response:
+            address = response.url
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            writer.close()
+            await writer.wait_closed()
+        await asyncio.sleep(0.05)
+        status, _ = await client.post(CHAT, model="tiny", **HI)
+    assert status == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 async def test_models_and_version(serving: Serving) -> None:
     async with serving(saying("ab")) as client:
         async with client.http.get("/v1/models") as response:
