@@ -287,7 +287,15 @@ def test_paths_that_no_file_has(key: str, path: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ['"http://[::1"', "http://a:port", "http://a:99999", "http://a:0", '"http://a/\\r\\nX: y"', '"http://a b"', '"http://a\\e[31m"'],
+    [
+        '"http://[::1"',
+        "http://a:port",
+        "http://a:99999",
+        "http://a:0",
+        '"http://a/\\r\\nX: y"',
+        '"http://a b"',
+        '"http://a\\e[31m"',
+    ],
 )
 def test_addresses_that_no_server_has(url: str) -> None:
     assert "no server address" in refusal(MINIMAL.replace("plain: {}", f"plain: {{}}, there: {{engine: vllm, url: {url}}}"))

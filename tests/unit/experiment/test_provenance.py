@@ -65,7 +65,9 @@ def test_arms_live_side_by_side_where_they_fit(
     local = [Arm(name=name, engine="local", target=folder) for name in "ab"]
     attached = Arm(name="x", engine="vllm", url="http://h")
     assert memory_bytes(local) == 2 * (placement.BYTES_PER_SERVER + 32 * 16 * placement.BYTES_PER_WEIGHT)
-    assert lives_side_by_side(auto, [fake, attached, *local]) is (memory_bytes(local) < placement.MAX_MEMORY_SHARE * psutil.virtual_memory().available)
+    assert lives_side_by_side(auto, [fake, attached, *local]) is (
+        memory_bytes(local) < placement.MAX_MEMORY_SHARE * psutil.virtual_memory().available
+    )
     monkeypatch.setattr(placement, "BYTES_PER_SERVER", 10**15)
     assert not lives_side_by_side(auto, local)
     assert lives_side_by_side(auto, [fake, attached])

@@ -31,7 +31,7 @@ TEMPLATE = "{% for m in messages %}{{ m['role'] }}:{{ m['content'] }}\n{% endfor
 @pytest.fixture(scope="session")
 def byte_tokenizer() -> TextTokenizer:
     """Token ids 0 to 255 are those bytes; 256 is the special token <|end|>."""
-    tokenizer = Tokenizer(models.BPE(vocab={character: byte for character, byte in BYTE_OF.items()}, merges=[]))
+    tokenizer = Tokenizer(models.BPE(vocab=dict(BYTE_OF), merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False)])
