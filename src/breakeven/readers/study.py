@@ -17,7 +17,6 @@ from breakeven.readers.phases import phase_edges
 from breakeven.readers.sections import Section
 from breakeven.readers.series import Floats, Mask
 from breakeven.readers.warmup import Exclusions, exclusions
-from breakeven.versions import Version
 
 __all__ = ["Group", "Study", "declared_shape", "mean_of", "study"]
 
@@ -25,7 +24,6 @@ MAX_EXACT_GROUPS = 8
 # A batch seen on fewer lines than this share joins a range of batches.
 MIN_GROUP_SHARE = 0.02
 NUM_TIME_CUTS = 8
-_LAST_WITHOUT_BONUS = Version.parse("0.8.5.post2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +150,9 @@ def declared_shape(section: Section) -> DraftShape:
 
 
 def _adds_bonus(section: Section) -> bool:
-    """vLLM up to 0.8.5 left the bonus token out of its length. The per-position rates decide, and the release where they do not."""
+    """vLLM up to 0.8.5 left the bonus token out of its length: then the length itself is the sum of the per-position rates."""
     seen = section.position_lines
-    if section.engine != "vllm":
-        return False
-    if seen["no bonus in length"] != seen["bonus in length"]:
-        return seen["no bonus in length"] > seen["bonus in length"]
-    return section.version is not None and section.version <= _LAST_WITHOUT_BONUS
+    return section.engine == "vllm" and seen["no bonus in length"] > seen["bonus in length"]
 
 
 def _from_counts(lengths: Floats, columns: dict[str, Floats]) -> tuple[Floats, dict[str, Floats]]:

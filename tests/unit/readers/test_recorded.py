@@ -117,3 +117,28 @@ def test_gauges_of_an_unnamed_release_are_read_as_a_pair() -> None:
     assert reading.acceptance is not None
     assert reading.acceptance.formula_status == "inferred"
     assert reading.acceptance.draft_acceptance == pytest.approx(0.42)
+
+
+REAL = Path(__file__).parents[1] / "engines" / "vllm" / "recorded"
+
+
+def test_a_log_of_the_real_vllm_with_a_random_head() -> None:
+    (reading,) = read_files([REAL / "0.32.0-cpu-eagle3.log"]).readings
+    assert (reading.engine, reading.version) == ("vllm", "0.32.0")
+    assert reading.settings["method"] == "eagle3"
+    assert reading.acceptance is not None
+    assert reading.acceptance.accept_length == 1.0
+    assert reading.acceptance.joint == (0.0, 0.0, 0.0)
+    assert codes(reading) == {"accept-length-at-floor"}
+
+
+def test_metrics_of_the_real_vllm() -> None:
+    eagle, ngram, plain = (read_files([REAL / f"0.32.0-cpu-{name}.metrics"]).readings[0] for name in ("eagle3", "ngram", "plain"))
+    assert eagle.acceptance is not None
+    assert eagle.acceptance.accept_length == 1.0
+    assert "accept-length-at-floor" in codes(eagle)
+    assert ngram.acceptance is not None
+    assert ngram.acceptance.drafted_share is not None
+    assert ngram.acceptance.drafted_share < 0.9
+    assert "steps-without-drafts" in codes(ngram)
+    assert plain.acceptance is None
