@@ -179,3 +179,9 @@ def test_engines_of_one_log_are_kept_apart_and_summed(read_one: ReadOne) -> None
     assert reading.num_engines == 2
     assert reading.throughput == pytest.approx(568.0)
     assert reading.num_lines == 8
+
+
+@pytest.mark.parametrize("banner", ["ServerArgs(disable_cuda_graph=True, tp_size=2)", "{'disable_cuda_graph': True, 'tp_size': 2}"])
+def test_launch_settings_in_both_forms_of_the_banner(read_one: ReadOne, banner: str) -> None:
+    reading = read_one(f"[2026-03-01 00:00:00] server_args={banner}\n" + noisy(2.7, 10))
+    assert reading.settings == {"disable_cuda_graph": "True", "tp_size": "2"}

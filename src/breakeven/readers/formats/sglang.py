@@ -31,7 +31,7 @@ _USUAL_DECODE = re.compile(
 _USUAL_PREFILL = re.compile(
     rb"\[[^\]\n\"']{1,60}\] Prefill batch[.,]? (?:\[\d+\], )?#new-seq: \d+, #new-token: (\d{1,9}), #cached-token: (\d{1,9}),"
 )
-_SETTING = re.compile(rb"\b([a-z][a-z0-9_]{2,60})=('[^'\n]{0,300}'|[-\w.]{1,60})")
+_SETTING = re.compile(rb"\b([a-z][a-z0-9_]{2,60})(?:=|': )('[^'\n]{0,300}'|[-\w.]{1,60})")
 _KEPT = frozenset(
     {
         "model_path",
