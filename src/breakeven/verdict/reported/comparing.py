@@ -217,7 +217,7 @@ def outcome_without_interval(ratio: float, threshold: float) -> tuple[Outcome, s
 
 
 def cost_ratios(pairs: tuple[Pair, ...], readings: tuple[ArmReading, ...]) -> tuple[CostRatio, ...]:
-    """Break-even accept lengths: AL over the measured ratio where arms were compared fairly, and those that were reported."""
+    """Break-even accept lengths: AL over the measured ratio where arms were compared fairly, elsewhere those that were reported."""
     found = [
         CostRatio(
             arm=pair.arm,
@@ -229,11 +229,14 @@ def cost_ratios(pairs: tuple[Pair, ...], readings: tuple[ArmReading, ...]) -> tu
         for pair in pairs
         if pair.is_fair and pair.cost is not None and pair.accept_length is not None
     ]
+    measured = {(cost.arm.name, cost.load) for cost in found}
     for reading in readings:
         found += [
             CostRatio(arm=reading.arm, load=point.load, value=point.cost_ratio.value, is_own=False, text="cost ratio as reported")
             for point in reading.arm.points
-            if point.cost_ratio is not None and point.cost_ratio.value >= IMPOSSIBLE_BELOW
+            if point.cost_ratio is not None
+            and point.cost_ratio.value >= IMPOSSIBLE_BELOW
+            and (reading.arm.name, point.load) not in measured
         ]
     return tuple(found)
 

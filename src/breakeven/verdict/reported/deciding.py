@@ -147,7 +147,17 @@ def _none_pays(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
         at_floor = [r.arm.name for r in case.readings if any(lies_at_floor(c.accept_length) for c in r.overall.candidates)]
         if at_floor:
             headline += f" By one meaning of what {listed(at_floor)} printed, no draft was ever accepted."
-    return headline + _not_counted(case), f"Run plain decoding ({listed(pair.baseline.name for pair in pairs)})."
+    return headline + _not_counted(case), f"Run plain decoding ({_plain_arms(case, pairs)})."
+
+
+def _plain_arms(case: Case, pairs: tuple[Pair, ...]) -> str:
+    """The baselines; the fastest alone, where speed can choose among them."""
+    names = tuple(dict.fromkeys(pair.baseline.name for pair in pairs))
+    load, ranked = case.ranking()
+    among = [entry for entry in ranked if entry[0].name in names]
+    if load is None or len(names) == 1 or len(among) < len(names) or unlike_in(among):
+        return listed(names)
+    return f"{among[0][0].name}, the fastest of them at {load.label}"
 
 
 def _not_counted(case: Case) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 from breakeven.engines.version_facts import admission_flag
@@ -146,6 +147,20 @@ def _ambiguous(case: Case) -> list[Finding]:
 
 def _costs_disagree(case: Case) -> list[Finding]:
     found = []
+    for cost in case.costs:
+        point = cost.arm.point(cost.load)
+        claimed = point.cost_ratio if point is not None and cost.is_own else None
+        if claimed is not None and abs(math.log(claimed.value / cost.value)) > math.log(1.0 + LAUNCH_DRIFT[0]):
+            found.append(
+                Finding(
+                    code="cost-ratios-disagree",
+                    severity="warning",
+                    confidence="medium",
+                    title=f"The reported cost ratio of {cost.arm.name} is not what its speed and accept length give",
+                    evidence=(f"reported {claimed} at {cost.load.label}, against {cost.value:.2f}: {cost.text}",),
+                    remedy="The latter is used. Was the reported one measured at another load, release or shape of drafter?",
+                )
+            )
     for index, cost in enumerate(case.costs):
         for other in case.costs[index + 1 :]:
             if cost.load != other.load or not alike(cost.arm, other.arm) or cost.arm.drafter == other.arm.drafter:

@@ -55,7 +55,8 @@ class ArmReading:
     @property
     def is_at_floor(self) -> bool:
         """No draft was ever accepted: accept length 1.00 as far as its digits go. One digit ("1") says nothing of the kind."""
-        return lies_at_floor(self.overall.accept_length)
+        lengths = [own.accept_length for own in self.by_load.values() if own.accept_length is not None]
+        return all(lies_at_floor(length) for length in (self.overall.accept_length, *lengths))
 
     @property
     def is_near_floor(self) -> bool:
@@ -63,10 +64,10 @@ class ArmReading:
         return length is not None and not self.is_at_floor and length.high < NEAR_FLOOR
 
     def says_nothing_at(self, load: LoadKey) -> bool:
-        """At this load no draft was accepted, or so few (of a drafter that always drafts) that a fault is the likelier reason."""
+        """So little was accepted at this load that a fault is likelier than a weak drafter; looking up matches may find none."""
         length = self.at(load).accept_length
         is_near = length is not None and length.high < NEAR_FLOOR and self.arm.method not in METHODS_THAT_SKIP_STEPS
-        return lies_at_floor(length) or is_near
+        return self.is_at_floor or is_near
 
     @property
     def is_at_ceiling(self) -> bool:

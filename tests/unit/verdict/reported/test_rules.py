@@ -537,3 +537,33 @@ def test_limits_that_nobody_knows_are_not_called_different(judge: Judge) -> None
     result = judge(*rows, defaults="{engine: llama.cpp}")
     assert not has(result, "unequal-admission")
     assert "cannot be compared: how many requests each arm ran at once was not reported" in words(result)
+
+
+def test_looking_up_matches_may_find_none_without_a_fault(judge: Judge) -> None:
+    at = "concurrency: 2, workload"
+    result = judge(
+        f"arm: base, points: [{{{at}: chat, throughput_tok_s: 200}}, {{{at}: code, throughput_tok_s: 200}}]",
+        f"arm: n, method: ngram, draft_tokens: 8, points: [{{{at}: chat, throughput_tok_s: 170, accept_length: 1.00}}, "
+        f"{{{at}: code, throughput_tok_s: 290, accept_length: 2.40}}]",
+    )
+    assert "It is slower at c=2 (chat)" in result.headline
+    assert "a fault" not in result.headline
+    assert not has(result, "accept-length-at-floor")
+
+
+def test_a_reported_cost_that_the_figures_contradict_is_not_used(judge: Judge) -> None:
+    rows = ("arm: base, concurrency: 8, throughput_tok_s: 1000", f"arm: s, {HEAD}, accept_length: 2.50, concurrency: 8")
+    result = judge(rows[0], f"{rows[1]}, throughput_tok_s: 1250, cost_ratio: 1.5")
+    assert [round(point.cost_ratio.estimate, 2) for point in result.break_even] == [2.0]
+    assert "reported 1.5 at c=8, against 2.00" in finding(result, "cost-ratios-disagree").evidence[0]
+    assert not has(judge(rows[0], f"{rows[1]}, throughput_tok_s: 1250, cost_ratio: 1.95"), "cost-ratios-disagree")
+
+
+def test_where_nothing_pays_on_two_engines_the_faster_plain_arm_is_run(judge: Judge) -> None:
+    result = judge(
+        "arm: vb, engine: vllm, concurrency: 8, throughput_tok_s: 900",
+        "arm: vs, engine: vllm, drafter: h, accept_length: 1.90, concurrency: 8, throughput_tok_s: 770",
+        "arm: sb, concurrency: 8, throughput_tok_s: 1400",
+        f"arm: ss, {HEAD}, accept_length: 1.90, concurrency: 8, throughput_tok_s: 1030",
+    )
+    assert result.decision == "Run plain decoding (sb, the fastest of them at c=8)."
