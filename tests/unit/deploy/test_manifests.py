@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from breakeven.deploy.compose import compose_file
+from breakeven.deploy.container import Container, container
+from breakeven.deploy.files import write_new
+from breakeven.deploy.kubernetes import kubernetes_manifest
+from breakeven.deploy.relaunch import Relaunch
+from breakeven.engines.base import Arm, LaunchCommand, Speculation
+from breakeven.errors import UsageError
+from breakeven.experiment.record import RunRecord
+
+
+def folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    (path / "config.json").write_text("{}")
+    (path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    return path
+
+
+@pytest.fixture
+def described(tmp_path: Path, make_record: Callable[..., RunRecord], plain: Arm) -> Container:
+    target = folder(tmp_path / "mo del")
+    drafter = folder(target / "head")
+    speculation = Speculation(method="eagle3", num_draft_tokens=3, drafter=drafter)
+    arm = Arm(name="EAGLE 3!\nx: y", engine="vllm", target=target, speculation=speculation, tensor_parallel=2)
+    config = json.dumps({"method": "eagle3", "model": str(drafter), "note": "$(HOME) $HOME"})
+    argv = (
+        "/opt/env/bin/vllm", "serve", str(target), "--host", "127.0.0.1", "--port", "20001",
+        "--served-model-name", f"{target}-other", "--speculative-config", config,
+    )  # fmt: skip
+    again = Relaunch(
+        arm=arm,
+        stored=LaunchCommand(argv=argv, env={"HF_HUB_OFFLINE": "1"}),
+        recorded={"OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "3", "HF_HOME": "/h", "NVIDIA_X": "1", "MY_API_KEY": "no"},
+        inherited={},
+    )
+    record = replace(make_record(plain), provenance={"gpu.0": "H200, 141 GB"}, facts={arm.name: {"version": "0.32.0+cu129"}})
+    return container(record, again, start_timeout_s=301.0)
+
+
+def test_paths_addresses_and_environment_are_the_containers(described: Container) -> None:
+    assert described.image == "vllm/vllm-openai:v0.32.0"
+    assert described.name == "run-eagle-3-x-y"
+    assert described.argv[:7] == ("vllm", "serve", "/models/target", "--host", "0.0.0.0", "--port", "8000")
+    assert described.argv[8].endswith("mo del-other"), "a longer name that begins alike is no path of the model"
+    assert json.loads(described.argv[-1])["model"] == "/models/drafter"
+    assert described.env == {"OMP_NUM_THREADS": "4", "HF_HUB_OFFLINE": "1"}
+    assert described.num_gpus == 2
+
+
+def test_compose(described: Container) -> None:
+    text = compose_file(described)
+    (service,) = yaml.safe_load(text)["services"].values()
+    assert service["entrypoint"] == ["vllm"]
+    assert "$$(HOME) $$HOME" in service["command"][-1]
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
+    assert service["deploy"]["resources"]["reservations"]["devices"][0]["count"] == 2
+    assert service["healthcheck"]["start_period"] == "301s"
+    assert all(volume["read_only"] for volume in service["volumes"])
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    assert any("image: the tag stands for the release that was measured" in line for line in head)
+    assert len(head) >= 6
+    assert "no" not in service["environment"].values()
+
+
+def test_kubernetes(described: Container) -> None:
+    deployment, service = yaml.safe_load_all(kubernetes_manifest(described))
+    pod = deployment["spec"]["template"]
+    (engine,) = pod["spec"]["containers"]
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert "$$(HOME) $HOME" in engine["args"][-1]
+    assert engine["resources"]["limits"] == {"nvidia.com/gpu": 2}
+    assert engine["startupProbe"]["failureThreshold"] * engine["startupProbe"]["periodSeconds"] >= 301
+    assert engine["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
+    assert service["spec"]["ports"][0]["targetPort"] == engine["ports"][0]["name"]
+    mounts = {mount["name"] for mount in engine["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in pod["spec"]["volumes"]}
+
+
+@pytest.mark.parametrize(
+    ("arm", "says"),
+    [
+        (Arm(name="a", engine="local"), "listens on loopback only"),
+        (Arm(name="a", engine="vllm", command=("./go", "{port}")), r"command of your own \(\./go\)"),
+    ],
+)
+def test_what_no_container_can_serve(make_record: Callable[..., RunRecord], plain: Arm, arm: Arm, says: str) -> None:
+    again = Relaunch(arm=arm, stored=LaunchCommand(argv=("x", "--port", "1")), recorded={}, inherited={})
+    with pytest.raises(UsageError, match=says):
+        container(make_record(plain), again, start_timeout_s=1.0)
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    path = write_new(tmp_path / "a.yaml", "mine\n")
+    with pytest.raises(UsageError, match="exists"):
+        write_new(path, "theirs\n")
+    assert path.read_text() == "mine\n"
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_new(tmp_path / "no" / "a.yaml", "")
