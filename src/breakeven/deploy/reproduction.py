@@ -55,13 +55,20 @@ def reproduction(run: RunSummary, trial: Trial) -> Reproduction:
         text = f"{format_rate(speed)} at {load.label}. The run has no figure of {arm} there to hold it against"
         return Reproduction(outcome="cannot be told", what=what, text=text, speed=speed)
     low, high = further_block(estimate)
+    # a very steady machine has a spread narrower than any difference that matters
+    slack = math.log1p(run.record.threshold)
     outcome: Literal["reproduces", "slower", "faster", "cannot be told"]
-    if log_speed < low:
-        outcome = "slower"
-    elif log_speed > high:
-        outcome = "faster"
-    else:
+    if low <= log_speed <= high:
         outcome = "reproduces" if (high - low) / 2 <= MAX_TELLING_LOG_WIDTH else "cannot be told"
+        said = _SAID[outcome]
+    elif abs(log_speed - estimate.value) <= slack:
+        outcome = "reproduces"
+        said = (
+            f"Reproduces: outside the spread of launches, by less than the {percent(run.record.threshold)} that matter to the plan"
+        )
+    else:
+        outcome = "slower" if log_speed < low else "faster"
+        said = _SAID[outcome]
     launches = plural(estimate.num_blocks, "launch")
     mean = math.exp(estimate.value)
     seen = (
@@ -73,7 +80,7 @@ def reproduction(run: RunSummary, trial: Trial) -> Reproduction:
         seen += f", taking launches to differ by {percent(ASSUMED_LAUNCH_SD)} because one cannot show how they do"
     return Reproduction(
         outcome=outcome,
-        text=f"{_SAID[outcome]}: {seen}",
+        text=f"{said}: {seen}",
         what=what,
         speed=speed,
         run_speed=mean,

@@ -51,6 +51,14 @@ def test_a_launch_outside_the_spread_does_not(
     assert again.text.startswith(f"Does not reproduce: {outcome} than the spread of launches allows")
 
 
+def test_a_difference_that_matters_to_nobody_is_none(make_record: MakeRecord, make_trial: MakeTrial, plain: Arm) -> None:
+    record = make_record(plain, launches=6)
+    again = reproduction(RunSummary(record), faster(make_trial(plain, record.loads[0], 9), 1.02))
+    assert again.speed > again.spread_high  # type: ignore[operator]
+    assert again.outcome == "reproduces"
+    assert "by less than the 3 % that matter" in again.text
+
+
 def test_a_spread_that_holds_nearly_everything_tells_nothing(make_record: MakeRecord, make_trial: MakeTrial, plain: Arm) -> None:
     record = make_record(plain, launches=2)
     load = record.loads[0]
