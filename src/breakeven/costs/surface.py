@@ -1,0 +1,105 @@
+"""The break-even accept length c(B, k) over batches and numbers of drafts, from the points of it that were measured.
+
+What was measured is kept as it is. Between two measured numbers of drafts at the same batch, c is taken to lie on the line through
+them, because each draft adds one step of the drafter and one row to verify (facts of a chain; docs/curve.md). The line is not
+believed beyond evidence:
+
+- More drafts never make a round cheaper, so c between two neighbours lies between their bounds. Where no third point has tested
+  the line, that bracket is the interval.
+- Where a point in between was measured, its distance from the line of its outer neighbours is what the line can be off by, and
+  every interval read off a line at that batch is widened by it.
+- A jump (a batch that no longer fits a recorded graph) shows as such a distance, so it widens intervals until more points are
+  measured around it; it is never smoothed over.
+
+Between batches nothing is interpolated: c rises and falls with the batch, and no bound is known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Cost", "Surface"]
+
+How = Literal["measured", "between"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """c with its interval, as ratios. `low` and `high` may be 0 and infinite where nothing narrower can be said."""
+
+    value: float
+    low: float
+    high: float
+    how: How = "measured"
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval's width over the value."""
+        return (self.high - self.low) / (2.0 * self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """`measured` maps (requests running, drafts a round) to the c measured there. No drafts cost nothing: c(B, 0) is 1."""
+
+    measured: Mapping[tuple[int, int], Cost]
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        return tuple(sorted({batch for batch, _ in self.measured}))
+
+    def drafts(self, batch: int) -> tuple[int, ...]:
+        """Numbers of drafts that were measured at `batch`, ascending."""
+        return tuple(sorted(k for b, k in self.measured if b == batch))
+
+    def at(self, batch: int, num_draft_tokens: int) -> Cost | None:
+        """c at a measured batch, measured or read between two neighbours; None beyond them, where nothing is known."""
+        if num_draft_tokens == 0 and batch in self.batches:
+            return Cost(value=1.0, low=1.0, high=1.0)
+        found = self.measured.get((batch, num_draft_tokens))
+        if found is not None:
+            return found
+        neighbours = self.neighbours(batch, num_draft_tokens)
+        return None if neighbours is None else self._between(batch, num_draft_tokens, *neighbours)
+
+    def neighbours(self, batch: int, num_draft_tokens: int) -> tuple[int, int] | None:
+        """The measured numbers of drafts next below and next above."""
+        below = [k for k in self.drafts(batch) if k < num_draft_tokens]
+        above = [k for k in self.drafts(batch) if k > num_draft_tokens]
+        return (below[-1], above[0]) if below and above else None
+
+    def off_the_line(self, batch: int) -> float | None:
+        """The largest distance, relative to c, of a measured point from the line through its neighbours; None where none has two.
+
+        Noise is part of it, which errs towards wider intervals.
+        """
+        distances = [
+            abs(self.measured[batch, k].value - _line(self.measured[batch, before], self.measured[batch, after], before, after, k))
+            / self.measured[batch, k].value
+            for before, k, after in _triples(self.drafts(batch))
+        ]
+        return max(distances, default=None)
+
+    def _between(self, batch: int, k: int, before: int, after: int) -> Cost:
+        lower, upper = self.measured[batch, before], self.measured[batch, after]
+        value = _line(lower, upper, before, after, k)
+        off = self.off_the_line(batch)
+        bracket_low, bracket_high = min(lower.low, value), max(upper.high, value)
+        if off is None:
+            return Cost(value=value, low=bracket_low, high=bracket_high, how="between")
+        share = (k - before) / (after - before)
+        low = lower.low + share * (upper.low - lower.low) - off * value
+        high = lower.high + share * (upper.high - lower.high) + off * value
+        return Cost(value=value, low=max(low, bracket_low), high=min(high, bracket_high), how="between")
+
+
+def _line(lower: Cost, upper: Cost, before: int, after: int, k: int) -> float:
+    return lower.value + (upper.value - lower.value) * (k - before) / (after - before)
+
+
+def _triples(drafts: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Every inner number of drafts with its neighbours on either side."""
+    return [(before, k, after) for (before, k), (_, after) in itertools.pairwise(itertools.pairwise(drafts))]
