@@ -6,8 +6,8 @@ believed beyond evidence:
 
 - More drafts never make a round cheaper, so c between two neighbours lies between their bounds. Where no third point has tested
   the line, that bracket is the interval.
-- Where a point in between was measured, its distance from the line of its outer neighbours is what the line can be off by, and
-  every interval read off a line at that batch is widened by it.
+- Where a stretch has a measured point beyond either of its ends, that end's distance from the line of its own neighbours tells how
+  large a jump the stretch could hide, and the interval is widened by it.
 - A jump (a batch that no longer fits a recorded graph) shows as such a distance, so it widens intervals until more points are
   measured around it; it is never smoothed over.
 
@@ -71,28 +71,32 @@ class Surface:
         above = [k for k in self.drafts(batch) if k > num_draft_tokens]
         return (below[-1], above[0]) if below and above else None
 
-    def off_the_line(self, batch: int) -> float | None:
-        """The largest distance, relative to c, of a measured point from the line through its neighbours; None where none has two.
+    def hidden_jump(self, batch: int, before: int, after: int) -> float | None:
+        """The largest jump of c that could lie between two neighbouring measured points unseen; None where nothing tests it.
 
-        Noise is part of it, which errs towards wider intervals.
+        A jump J somewhere between `before` and `after` moves an end that has a further neighbour off the line through its two
+        neighbours by J times the share of that line on the other side. Each end that has one so gives an upper bound (noise is part
+        of it, which errs towards wider intervals), and both must hold.
         """
-        distances = [
-            abs(self.measured[batch, k].value - _line(self.measured[batch, before], self.measured[batch, after], before, after, k))
-            / self.measured[batch, k].value
-            for before, k, after in _triples(self.drafts(batch))
-        ]
-        return max(distances, default=None)
+        bounds = []
+        for left, centre, right in _triples(self.drafts(batch)):
+            if (left, centre) == (before, after) or (centre, right) == (before, after):
+                other_side = right - centre if centre == after else centre - left
+                line = _line(self.measured[batch, left], self.measured[batch, right], left, right, centre)
+                bounds.append(abs(self.measured[batch, centre].value - line) * (right - left) / other_side)
+        return min(bounds, default=None)
 
     def _between(self, batch: int, k: int, before: int, after: int) -> Cost:
         lower, upper = self.measured[batch, before], self.measured[batch, after]
         value = _line(lower, upper, before, after, k)
-        off = self.off_the_line(batch)
         bracket_low, bracket_high = min(lower.low, value), max(upper.high, value)
-        if off is None:
+        jump = self.hidden_jump(batch, before, after)
+        if jump is None:
             return Cost(value=value, low=bracket_low, high=bracket_high, how="between")
         share = (k - before) / (after - before)
-        low = lower.low + share * (upper.low - lower.low) - off * value
-        high = lower.high + share * (upper.high - lower.high) + off * value
+        # where the jump lies is not known: before k it lifts c above the line by what is left of the line, after k the reverse
+        low = lower.low + share * (upper.low - lower.low) - share * jump
+        high = lower.high + share * (upper.high - lower.high) + (1.0 - share) * jump
         return Cost(value=value, low=max(low, bracket_low), high=min(high, bracket_high), how="between")
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from breakeven.costs.cost_ratio import is_impossible
 from breakeven.engines.base import Arm
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared, compare
+from breakeven.experiment.cost_ratios import Costs, measure_costs
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.summary import RunSummary
 from breakeven.stats.decision import Outcome
 from breakeven.stats.intervals import Estimate, block_interval
 from breakeven.verdict.measured.accept_length import AcceptLength, accept_length
-from breakeven.verdict.measured.costs import Costs, measure_costs
 from breakeven.verdict.measured.prediction import Prediction, predict
 
 __all__ = ["Case", "study"]

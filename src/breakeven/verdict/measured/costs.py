@@ -1,93 +1,15 @@
-"""c from trials: what a round of each speculative arm costs in plain steps, block by block, and the break-even points from it."""
+"""The break-even points of a run, as the result shows them."""
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
 
-from breakeven.costs.cost_ratio import CostRatio, pool
-from breakeven.engines.base import Arm
-from breakeven.experiment.admission import unequal_admission
-from breakeven.experiment.comparing import PAIR_ASSUMED_SD
-from breakeven.experiment.summary import RunSummary, log_decode_time_per_token
+from breakeven.experiment.cost_ratios import Costs
+from breakeven.experiment.summary import RunSummary
 from breakeven.verdict.measured.wording import interval_of_log, listed
 from breakeven.verdict.result import BreakEvenPoint
 
-__all__ = ["FULLY_DRAFTED", "Costs", "break_even_points", "measure_costs"]
-
-# below this share of steps that carry drafts, a mean step is a mixture of rounds and plain steps and no figure for a round
-FULLY_DRAFTED = 0.95
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """`own` is (arm, load) -> block -> log of (decode time per token x accept length) over the plain decode time per token.
-
-    `pooled` is (method, drafts a round, load) -> the c of forced arms, or of real ones where none is forced.
-    """
-
-    own: Mapping[tuple[str, str], Mapping[int, list[float]]]
-    pooled: Mapping[tuple[str, int, str], CostRatio]
-
-    def without_loads(self, loads: Container[str]) -> Costs:
-        """The same without the pooled c of `loads`, where the baseline does not count; each arm's own stays, as evidence."""
-        pooled = {key: cost for key, cost in self.pooled.items() if key[-1] not in loads}
-        return Costs(own=self.own, pooled=pooled)
-
-    def for_arm(self, arm: Arm, load: str) -> CostRatio | None:
-        """The c that applies to `arm`, whoever measured it."""
-        if arm.speculation is None:
-            return None
-        return self.pooled.get((arm.speculation.method, arm.speculation.num_draft_tokens, load))
-
-
-def measure_costs(run: RunSummary) -> Costs:
-    """c of every speculative arm at every load point where its trials, the baseline's and accept lengths exist.
-
-    An arm that ran other numbers of requests than the baseline is left out, and so are open loops, where a faster server runs
-    fewer: such a c would be that of two different batches.
-    """
-    own: dict[tuple[str, str], dict[int, list[float]]] = {}
-    groups: dict[tuple[str, int, str], dict[str, dict[int, list[float]]]] = {}
-    for load in run.record.loads:
-        for arm in run.record.arms:
-            if arm.speculation is None or arm.name == run.record.baseline or load.concurrency is None:
-                continue
-            blocks = _log_costs(run, arm, load.label)
-            if not blocks or unequal_admission(run, arm.name, load.label):
-                continue
-            own[arm.name, load.label] = blocks
-            if _drafts_every_step(run, arm, load.label):
-                key = str(arm.speculation.method), arm.speculation.num_draft_tokens, load.label
-                groups.setdefault(key, {})[arm.name] = blocks
-    pooled: dict[tuple[str, int, str], CostRatio] = {}
-    for key, by_arm in groups.items():
-        forced = {name: blocks for name, blocks in by_arm.items() if run.arm(name).forced}
-        pooled[key] = pool(forced or by_arm, assumed_sd=PAIR_ASSUMED_SD)
-    return Costs(own=own, pooled=pooled)
-
-
-def _log_costs(run: RunSummary, arm: Arm, load: str) -> dict[int, list[float]]:
-    costs = {}
-    for block, log_times in run.paired(arm.name, run.record.baseline, load, log_decode_time_per_token).items():
-        counts = run.acceptance_of_block(arm.name, load, block)
-        if counts is not None:
-            length = counts.accept_length
-        elif arm.speculation is not None and arm.speculation.forced_accept_length is not None:
-            length = arm.speculation.forced_accept_length
-        else:
-            continue
-        costs[block] = [log_time + math.log(length) for log_time in log_times]
-    return costs
-
-
-def _drafts_every_step(run: RunSummary, arm: Arm, load: str) -> bool:
-    shares = [counts.drafted_share for launch in run.acceptance_by_launch(arm.name, load) for counts in launch]
-    if not shares:
-        return arm.forced
-    return statistics.fmean(shares) >= FULLY_DRAFTED
+__all__ = ["break_even_points"]
 
 
 def break_even_points(run: RunSummary, costs: Costs) -> tuple[BreakEvenPoint, ...]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from breakeven.costs.identity import accept_length_for
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
+from breakeven.experiment.cost_ratios import FULLY_DRAFTED
 from breakeven.experiment.summary import speed_measure
 from breakeven.stats.intervals import block_interval
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.costs import FULLY_DRAFTED
 from breakeven.verdict.measured.findings import dead_drafters, has_random_weights
 from breakeven.verdict.measured.prediction import mean_prefill_share
 from breakeven.verdict.measured.wording import figure, interval_of_log, listed, load_list, percent, plural, ratio

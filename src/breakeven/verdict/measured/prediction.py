@@ -11,11 +11,11 @@ from breakeven.costs.identity import request_speedup
 from breakeven.engines.base import Arm
 from breakeven.experiment.admission import mean_running
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
+from breakeven.experiment.cost_ratios import FULLY_DRAFTED, Costs
 from breakeven.experiment.summary import RunSummary, log_throughput
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.measures import prefill_share, ttfts
 from breakeven.stats.intervals import Estimate, block_interval
-from breakeven.verdict.measured.costs import FULLY_DRAFTED, Costs
 from breakeven.verdict.measured.wording import percent, plural
 
 __all__ = ["GAP_ALPHA", "Prediction", "mean_prefill_share", "predict"]
