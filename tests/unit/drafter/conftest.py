@@ -118,6 +118,8 @@ def make_head(tmp_path: Path) -> Callable[..., Path]:
             "norm.weight": (hidden,),
             "lm_head.weight": (draft_vocab, hidden),
         }
+        if config.get("fc_norm"):
+            shapes |= {f"fc_norm.{index}.weight": (hidden,) for index in range(3)}
         if own_embedding:
             shapes["embed_tokens.weight"] = (config["vocab_size"], hidden)
         tensors = random_tensors(shapes, seed)

@@ -3,10 +3,13 @@
 The graph (EAGLE-3, arXiv 2503.01840, as vLLM and SGLang run it). At position t the drafter sees the target's state g_t and the
 token x_(t+1), and predicts x_(t+2)::
 
-    g   = fc(cat(three auxiliary states))               the first time; afterwards its own pre-norm output
+    g   = fc(cat(three auxiliary states))               the first time; afterwards its own output
     h   = attention(cat(input_layernorm(embed(x)), hidden_norm(g))) + g
-    h   = mlp(post_attention_layernorm(h)) + h          pre-norm output, the next step's g
+    h   = mlp(post_attention_layernorm(h)) + h          the next step's g: EAGLE-3 feeds back this pre-norm output
     token = lm_head(norm(h)), mapped to the target's vocabulary by adding the offset d2t
+
+EAGLE-3.1 adds two options, here as vLLM and SGLang mean them: `fc_norm` norms each auxiliary state on its own before fc, and
+`norm_output` feeds norm(h) back in place of h. (SpecForge writes `norm_output` for heads it trained with the pre-norm state.)
 
 Auxiliary ids name the residual stream **entering** that layer. Two keys are met in the field, in different conventions: top level
 (vLLM: layer inputs, taken as they are) and `eagle_config` (SGLang and SpecForge: layer outputs, so one lower).
@@ -31,8 +34,6 @@ __all__ = ["Eagle3Config", "Eagle3Weights", "default_auxiliary_layers"]
 UNSUPPORTED_OPTIONS = (
     "norm_before_residual",
     "norm_before_fc",
-    "fc_norm",
-    "norm_output",
     "attention_bias",
     "mlp_bias",
     "parallel_drafting",
@@ -53,6 +54,8 @@ class Eagle3Config:
     draft_vocab_size: int
     auxiliary_layers: tuple[int, int, int]
     auxiliary_source: str
+    fc_norm: bool = False
+    norm_output: bool = False
 
     @classmethod
     def from_folder(cls, folder: ModelFolder, target: LlamaConfig) -> Eagle3Config:
@@ -88,7 +91,22 @@ class Eagle3Config:
         if not isinstance(draft_vocab_size, int) or not 0 < draft_vocab_size <= shape.vocab_size:
             raise CheckpointError(f"{where}: draft_vocab_size is {draft_vocab_size!r}; expected 1 to {shape.vocab_size}")
         layers, source = _auxiliary_layers(config, eagle, target, where)
-        return cls(shape=shape, draft_vocab_size=draft_vocab_size, auxiliary_layers=layers, auxiliary_source=source)
+        return cls(
+            shape=shape,
+            draft_vocab_size=draft_vocab_size,
+            auxiliary_layers=layers,
+            auxiliary_source=source,
+            fc_norm=_flag(config, "fc_norm", where),
+            norm_output=_flag(config, "norm_output", where),
+        )
+
+
+def _flag(config: Mapping[str, Any], key: str, where: str) -> bool:
+    """At top level only, where both engines look."""
+    value = config.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise CheckpointError(f"{where}: {key} is {value!r}; expected true or false")
+    return bool(value)
 
 
 def _auxiliary_layers(
@@ -125,6 +143,7 @@ class Eagle3Weights:
     head: Tensor  # [W, H]
     embed: Tensor | None  # [V, H], None: the target's
     target_ids: Tensor  # [W] int64
+    fc_norm: Tensor | None = None  # [3, H], low to high
 
     @classmethod
     def from_folder(cls, folder: ModelFolder, config: Eagle3Config, dtype: torch.dtype) -> Eagle3Weights:
@@ -151,6 +170,8 @@ class Eagle3Weights:
             "norm.weight": (hidden,),
             "lm_head.weight": (config.draft_vocab_size, hidden),
         }
+        fc_norms = [f"fc_norm.{index}.weight" for index in range(3)] if config.fc_norm else []
+        shapes |= dict.fromkeys(fc_norms, (hidden,))
         own_embedding = "embed_tokens.weight" in folder.tensors
         if own_embedding:
             shapes["embed_tokens.weight"] = (shape.vocab_size, hidden)
@@ -171,6 +192,7 @@ class Eagle3Weights:
             head=tensors["lm_head.weight"],
             embed=tensors["embed_tokens.weight"] if own_embedding else None,
             target_ids=_target_ids(folder, config),
+            fc_norm=torch.stack([tensors[name] for name in fc_norms]) if fc_norms else None,
         )
 
 

@@ -11,7 +11,15 @@ from torch import Tensor
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
 from breakeven.drafter.reference.llama import causal_attention, norm, rotate
 
-__all__ = ["draft_chain", "eagle3_layer"]
+__all__ = ["combine", "draft_chain", "eagle3_layer"]
+
+
+def combine(auxiliary: Tensor, config: Eagle3Config, weights: Eagle3Weights) -> Tensor:
+    """First states g [T, H] from the target's three auxiliary states side by side [T, 3H]."""
+    if weights.fc_norm is not None:
+        three = zip(auxiliary.chunk(3, dim=-1), weights.fc_norm, strict=True)
+        auxiliary = torch.cat([norm(state, weight, config.shape.rms_norm_eps) for state, weight in three], dim=-1)
+    return auxiliary @ weights.fc.T
 
 
 def eagle3_layer(states: Tensor, embedded: Tensor, config: Eagle3Config, weights: Eagle3Weights) -> Tensor:
@@ -44,13 +52,13 @@ def draft_chain(
     without an embedding of its own.
     """
     embed = target_embed if weights.embed is None else weights.embed
-    states = auxiliary @ weights.fc.T
+    states = combine(auxiliary, config, weights)
     following = list(token_ids[1:])
     drafts: list[int] = []
     for _ in range(num_draft_tokens):
         newest = eagle3_layer(states, embed[following], config, weights)[-1]
-        logits = norm(newest, weights.norm, config.shape.rms_norm_eps) @ weights.head.T
-        drafts.append(int(weights.target_ids[logits.argmax()]))
-        states = torch.cat([states, newest[None]])
+        normed = norm(newest, weights.norm, config.shape.rms_norm_eps)
+        drafts.append(int(weights.target_ids[(normed @ weights.head.T).argmax()]))
+        states = torch.cat([states, (normed if config.norm_output else newest)[None]])
         following.append(drafts[-1])
     return drafts

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies
+from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies, rope_magnitude
 
 __all__ = ["causal_attention", "llama", "norm", "rotate"]
 
@@ -22,7 +22,8 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def rotate(x: Tensor, positions: Tensor, config: LlamaConfig) -> Tensor:
     """Rotary embedding of `x` [T, heads, D] at `positions` [T]."""
     angles = positions[:, None].float() * inverse_frequencies(config.rope_scaling, config.head_dim, config.rope_theta)
-    cos, sin = angles.cos()[:, None].to(x.dtype), angles.sin()[:, None].to(x.dtype)
+    magnitude = rope_magnitude(config.rope_scaling)
+    cos, sin = (magnitude * angles.cos())[:, None].to(x.dtype), (magnitude * angles.sin())[:, None].to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 

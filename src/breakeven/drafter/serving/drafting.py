@@ -89,11 +89,13 @@ class Eagle3Drafter:
     def __init__(self, config: Eagle3Config, weights: Eagle3Weights, target_embed: Tensor, cache: KVCache, rotary: Rotary) -> None:
         self.auxiliary_layers: tuple[int, ...] = config.auxiliary_layers
         self._shape = config.shape
+        self._norm_output = config.norm_output
         self._cache = cache
         self._rotary = rotary
         self._embed = weights.embed if weights.embed is not None else target_embed
         self._embed_norm, self._hidden_norm = weights.embed_norm, weights.hidden_norm
         self._post_norm, self._norm = weights.post_norm, weights.norm
+        self._fc_norm = weights.fc_norm
         self._fc, self._qkv, self._out = Matmul(weights.fc), Matmul(weights.qkv), Matmul(weights.out)
         self._gate_up, self._down, self._head = Matmul(weights.gate_up), Matmul(weights.down), Matmul(weights.head)
         self._target_ids = weights.target_ids
@@ -111,21 +113,28 @@ class Eagle3Drafter:
             for history, span in zip(histories, spans, strict=True)
             for token in history[span.start + 1 : span.start + span.count + 1]
         ]
-        hidden = self._layer(self._fc(states), torch.tensor(following), spans)
+        hidden = self._layer(self._combine(states), torch.tensor(following), spans)
         last_rows = torch.tensor([span.count for span in spans]).cumsum(0) - 1
-        hidden = hidden[last_rows]
-        tokens = self._choose(hidden)
+        hidden, tokens = self._choose(hidden[last_rows])
         drafts = [tokens]
         ends = [span.start + span.count for span in spans]
         for step in range(num_drafts - 1):
             hidden = self._layer(hidden, tokens, [Span(span.slot, end + step, 1) for span, end in zip(spans, ends, strict=True)])
-            tokens = self._choose(hidden)
+            hidden, tokens = self._choose(hidden)
             drafts.append(tokens)
         proposals: list[list[int]] = torch.stack(drafts, dim=1).tolist()
         return proposals
 
-    def _choose(self, hidden: Tensor) -> Tensor:
-        return self._target_ids[self._head(rms_norm(hidden, self._norm, self._shape.rms_norm_eps)).argmax(-1)]
+    def _combine(self, states: Tensor) -> Tensor:
+        if self._fc_norm is not None:
+            three = zip(states.chunk(3, dim=-1), self._fc_norm, strict=True)
+            states = torch.cat([rms_norm(state, weight, self._shape.rms_norm_eps) for state, weight in three], dim=-1)
+        return self._fc(states)
+
+    def _choose(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """The state to feed back [R, H], and the tokens chosen [R]."""
+        normed = rms_norm(hidden, self._norm, self._shape.rms_norm_eps)
+        return normed if self._norm_output else hidden, self._target_ids[self._head(normed).argmax(-1)]
 
     def _layer(self, states: Tensor, token_ids: Tensor, spans: Sequence[Span]) -> Tensor:
         """One pass of the head's layer over packed rows; returns the pre-norm output [R, H]."""

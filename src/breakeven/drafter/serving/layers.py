@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
 
-from breakeven.drafter.model.llama import LlamaConfig, inverse_frequencies
+from breakeven.drafter.model.llama import LlamaConfig, inverse_frequencies, rope_magnitude
 
 __all__ = ["Attention", "KVCache", "Rotary", "Span"]
 
@@ -44,9 +44,10 @@ class Rotary:
     def __init__(self, config: LlamaConfig, num_positions: int, dtype: torch.dtype) -> None:
         frequencies = inverse_frequencies(config.rope_scaling, config.head_dim, config.rope_theta)
         angles = torch.outer(torch.arange(num_positions, dtype=torch.float32), frequencies)
-        self._cos = torch.cat([angles.cos()] * 2, dim=-1).to(dtype)[:, None, :]
+        cos, sin = (rope_magnitude(config.rope_scaling) * table for table in (angles.cos(), angles.sin()))
+        self._cos = torch.cat([cos, cos], dim=-1).to(dtype)[:, None, :]
         # The sign of the rotated half is folded in here, so applying needs no negation.
-        self._sin = torch.cat([-angles.sin(), angles.sin()], dim=-1).to(dtype)[:, None, :]
+        self._sin = torch.cat([-sin, sin], dim=-1).to(dtype)[:, None, :]
 
     def tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin [R, 1, D] for one forward pass; every layer uses the same."""

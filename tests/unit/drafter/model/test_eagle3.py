@@ -64,7 +64,7 @@ def test_default_auxiliary_layers_are_the_engines():
         ({"architectures": ["LlamaForCausalLM"]}, "EAGLE-3"),
         ({"norm_before_residual": True}, "norm_before_residual"),
         ({"eagle_config": {"norm_before_fc": True}}, "norm_before_fc"),
-        ({"fc_norm": True}, "fc_norm"),
+        ({"fc_norm": "yes"}, "fc_norm is 'yes'"),
         ({"num_hidden_layers": 2}, "num_hidden_layers"),
         ({"hidden_size": 16}, "hidden_size is 16"),
         ({"vocab_size": 96}, "vocab_size is 96"),
@@ -111,3 +111,16 @@ def test_tensors_without_a_place_are_refused_not_dropped(make_head, load_head, t
 def test_a_missing_tensor_is_named(make_head, load_head, target):
     with pytest.raises(CheckpointError, match=r"fc\.weight"):
         load_head(make_head(drop=("fc.weight",)), target)
+
+
+def test_norms_of_eagle_3_1_are_read(make_head, load_head, target):
+    folder = make_head(fc_norm=True, norm_output=True)
+    config, weights = load_head(folder, target)
+    assert (config.fc_norm, config.norm_output) == (True, True)
+    assert weights.fc_norm is not None
+    torch.testing.assert_close(weights.fc_norm[2], load_file(folder / "model.safetensors")["fc_norm.2.weight"])
+
+
+def test_norms_that_the_config_does_not_announce_are_refused(make_head, load_head, target):
+    with pytest.raises(CheckpointError, match=r"fc_norm\.0"):
+        load_head(make_head(extra={"fc_norm.0.weight": torch.ones(32)}), target)

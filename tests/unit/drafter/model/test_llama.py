@@ -4,10 +4,12 @@ import json
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from breakeven.checkpoints.folder import open_folder
-from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies
+from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies, rope_magnitude
 from breakeven.errors import CheckpointError
 
 
@@ -69,8 +71,8 @@ def test_what_cannot_be_computed_is_refused_by_name(make_target, overrides, mess
 
 
 def test_an_unknown_rope_type_is_refused_before_weights_are_read(make_target):
-    folder = make_target(rope_scaling={"rope_type": "yarn", "factor": 4.0})
-    with pytest.raises(CheckpointError, match="yarn"):
+    folder = make_target(rope_scaling={"rope_type": "dynamic", "factor": 4.0})
+    with pytest.raises(CheckpointError, match="dynamic"):
         LlamaConfig.from_folder(open_folder(folder))
 
 
@@ -130,3 +132,39 @@ def test_llama3_scaling_keeps_high_and_stretches_low_frequencies():
     assert ratio[0] == 1.0
     assert ratio[-1] == pytest.approx(1 / 8)
     assert (ratio.diff() <= 0).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beta_fast": 16, "beta_slow": 2},
+        {"truncate": False},
+        {"attention_factor": 1.5},
+        {"mscale": 1.0, "mscale_all_dim": 0.5},
+    ],
+)
+def test_yarn_is_the_function_of_transformers(options):
+    rope = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096} | options
+    theirs = transformers.LlamaConfig(
+        hidden_size=128,
+        num_attention_heads=1,
+        head_dim=128,
+        max_position_embeddings=32768,
+        rope_parameters=rope | {"rope_theta": 5e5},
+    )
+    frequencies, magnitude = ROPE_INIT_FUNCTIONS["yarn"](theirs, device="cpu")
+    torch.testing.assert_close(inverse_frequencies(rope, 128, 5e5), frequencies)
+    assert rope_magnitude(rope) == pytest.approx(magnitude)
+
+
+def test_only_yarn_has_a_magnitude():
+    assert rope_magnitude({"rope_type": "linear", "factor": 4.0}) == 1.0
+
+
+@pytest.mark.parametrize("missing", ["factor", "original_max_position_embeddings"])
+def test_yarn_without_its_figures_is_refused(make_target, missing):
+    rope = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
+    del rope[missing]
+    with pytest.raises(CheckpointError, match=missing):
+        LlamaConfig.from_folder(open_folder(make_target(rope_scaling=rope)))

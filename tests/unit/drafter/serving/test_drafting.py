@@ -32,10 +32,22 @@ def test_ngram_lookup_equals_a_search_of_the_whole_history(shortest, longest):
             history += [chance.randrange(4) for _ in range(chance.randrange(1, 5))]
 
 
-@pytest.mark.parametrize("own_embedding", [False, True])
-def test_eagle3_drafts_of_a_batch_equal_the_plain_chain(make_target, make_head, load_target, load_head, own_embedding):
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"own_embedding": True},
+        {"fc_norm": True},
+        {"norm_output": True},
+        {"fc_norm": True, "norm_output": True, "rope_scaling": YARN},
+    ],
+)
+def test_eagle3_drafts_of_a_batch_equal_the_plain_chain(make_target, make_head, load_target, load_head, options):
     target, target_weights = load_target(make_target())
-    config, weights = load_head(make_head(own_embedding=own_embedding), target)
+    config, weights = load_head(make_head(**options), target)
     cache, rotary = KVCache(config.shape, 3, 128, torch.float32), Rotary(config.shape, 128, torch.float32)
     drafter = Eagle3Drafter(config, weights, target_weights.embed, cache, rotary)
     generator = torch.Generator().manual_seed(9)
