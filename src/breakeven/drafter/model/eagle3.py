@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from breakeven.checkpoints.folder import ModelFolder
 from breakeven.drafter.model.llama import LlamaConfig, read_tensors
 from breakeven.errors import CheckpointError
 
-__all__ = ["Eagle3Config", "Eagle3Weights", "default_auxiliary_layers"]
+__all__ = ["IDS_KEY", "Eagle3Config", "Eagle3Weights", "TargetSizes", "default_auxiliary_layers"]
 
 # Options that change the function and that this graph does not have: refused, never ignored.
 UNSUPPORTED_OPTIONS = (
@@ -46,6 +46,17 @@ def default_auxiliary_layers(num_layers: int) -> tuple[int, int, int]:
     return 2, num_layers // 2, num_layers - 3
 
 
+class TargetSizes(Protocol):
+    """All that a head needs to know of its target, whatever the target's architecture."""
+
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def num_layers(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eagle3Config:
     """`shape` describes the one decoder layer; `auxiliary_layers` are layer inputs, `auxiliary_source` says who named them."""
@@ -58,7 +69,7 @@ class Eagle3Config:
     norm_output: bool = False
 
     @classmethod
-    def from_folder(cls, folder: ModelFolder, target: LlamaConfig) -> Eagle3Config:
+    def from_folder(cls, folder: ModelFolder, target: TargetSizes) -> Eagle3Config:
         """Read a drafter's `config.json` and hold it against its target.
 
         Raises:
@@ -110,7 +121,7 @@ def _flag(config: Mapping[str, Any], key: str, where: str) -> bool:
 
 
 def _auxiliary_layers(
-    config: Mapping[str, Any], eagle: Mapping[str, Any], target: LlamaConfig, where: str
+    config: Mapping[str, Any], eagle: Mapping[str, Any], target: TargetSizes, where: str
 ) -> tuple[tuple[int, int, int], str]:
     ids: Any
     if config.get(IDS_KEY) is not None:
