@@ -125,7 +125,8 @@ def make_head(tmp_path: Path) -> Callable[..., Path]:
         tensors = random_tensors(shapes, seed)
         # every third token of the target, so offset 2 i for draft id i
         tensors["d2t"] = torch.arange(draft_vocab) * 2
-        tensors["t2d"] = torch.arange(config["vocab_size"]) % 3 == 0
+        token_ids = torch.arange(config["vocab_size"])
+        tensors["t2d"] = (token_ids % 3 == 0) & (token_ids < 3 * draft_vocab)
         tensors |= extra or {}
         return write_folder(tmp_path / name, config, {key: tensor for key, tensor in tensors.items() if key not in drop})
 
