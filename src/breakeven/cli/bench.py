@@ -29,12 +29,12 @@ def bench(
     """Measure a plan's arms, judge them and write a report. Goes on where an earlier start of the run stopped."""
     # imported late: the client, statistics and plots take a second that `breakeven --help` should not
     from breakeven.cli.progress import RunDisplay
+    from breakeven.cli.results import judged_run
     from breakeven.experiment.measure import measure, set_aside
     from breakeven.experiment.plan import load_plan
     from breakeven.experiment.store import read_run, write_report
     from breakeven.report.html import render_html
     from breakeven.report.terminal import render_terminal
-    from breakeven.verdict.judge import judge
 
     chosen = _with_flags(load_plan(plan), name, prompts)
     if dry_run:
@@ -46,13 +46,13 @@ def bench(
         messages.print(f"The earlier run is kept in {aside}", markup=False, highlight=False)
     with RunDisplay(messages) as display:
         outcome = measure(chosen, folder, display.tell)
-    record = read_run(folder)
     if outcome.interrupted:
+        record = read_run(folder)
         kept = f"{len(record.trials)} {'trial is' if len(record.trials) == 1 else 'trials are'} kept"
         advice = f"Stopped; {kept} in {folder}. The same command goes on from there"
         messages.print(advice, markup=False, highlight=False)
         raise typer.Exit(INTERRUPTED)
-    result = judge(record)
+    result = judged_run(folder)
     report = write_report(folder, render_html(result))
     if as_json:
         typer.echo(result.model_dump_json(indent=2))
@@ -64,13 +64,9 @@ def bench(
 
 
 def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
-    from breakeven.errors import UsageError
-    from breakeven.experiment.plan_schema import RUN_NAME
+    from breakeven.cli.run_name import renamed
 
-    if name is not None:
-        if not RUN_NAME.fullmatch(name):
-            raise UsageError(f"--name {name!r}: expected letters, digits, dot, dash and underscore (64 at most)")
-        plan = plan.model_copy(update={"name": name})
+    plan = renamed(plan, name)
     if prompts is not None:
         workload = plan.workload.model_copy(update={"prompts": str(prompts.absolute())})
         plan = plan.model_copy(update={"workload": workload})

@@ -5,6 +5,10 @@ from __future__ import annotations
 import typer
 
 from breakeven.cli.bench import bench
+from breakeven.cli.data import data
+from breakeven.cli.doctor import EPILOG as DOCTOR_EPILOG
+from breakeven.cli.doctor import doctor
+from breakeven.cli.equal import equal
 from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
 from breakeven.cli.read import EPILOG, read
@@ -19,6 +23,9 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Attach every subcommand to `app`."""
     app.command("bench")(bench)
+    app.add_typer(data, name="data")
+    app.command("doctor", epilog=DOCTOR_EPILOG)(doctor)
+    app.command("equal")(equal)
     app.command("fetch")(fetch)
     app.command("head")(head)
     app.command("read", epilog=EPILOG)(read)

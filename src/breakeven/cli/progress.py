@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from breakeven.experiment.events import ArmFailed, Event, Launching, Measuring, Note, Ready, TrialEnded, TrialStarted
+from breakeven.experiment.events import Answering, ArmFailed, Event, Launching, Measuring, Note, Ready, TrialEnded, TrialStarted
 from breakeven.report.text import plain
 from breakeven.units import format_duration, format_rate
 
@@ -61,6 +61,8 @@ class RunDisplay:
                 self._live(f"{escape(self._trial)} [dim]({event.phase}{left}, {event.num_tokens} tokens)[/dim]")
             case TrialEnded():
                 self._ended(event)
+            case Answering():
+                self._live(f"{escape(event.arm)}: {event.num_done} of {event.total} answers")
             case ArmFailed():
                 self._line(f"{event.arm} is given up: {event.message}", style="bold red")
             case Note():

@@ -9,9 +9,23 @@ from pydantic import BaseModel, ValidationError
 from breakeven.errors import UsageError
 from breakeven.verdict.result import SCHEMA_VERSION, Result
 
-__all__ = ["read_result"]
+__all__ = ["judged_run", "read_result"]
 
 MAX_RESULT_BYTES = 200_000_000
+
+
+def judged_run(folder: Path) -> Result:
+    """The verdict on a run, with what `breakeven equal` found about its output where that was asked.
+
+    Raises:
+        StoreError: the run or that result cannot be read.
+    """
+    from breakeven.experiment.store import read_run
+    from breakeven.verdict.equality.check import read_equality, with_equality
+    from breakeven.verdict.judge import judge
+
+    record = read_run(folder)
+    return with_equality(judge(record), record, read_equality(folder))
 
 
 def read_result(source: Path) -> Result:
@@ -22,10 +36,7 @@ def read_result(source: Path) -> Result:
         StoreError, ReportedError: the run or the table cannot be read.
     """
     if source.is_dir():
-        from breakeven.experiment.store import read_run
-        from breakeven.verdict.judge import judge
-
-        return judge(read_run(source))
+        return judged_run(source)
     if not source.exists():
         raise UsageError(f"{source}: nothing there; expected a run folder, a result as .json, or a table as .yaml or .csv")
     if source.suffix.lower() != ".json":

@@ -24,6 +24,7 @@ from breakeven.experiment.record import RunRecord
 from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.schedule import MAX_ATTEMPTS, Step
 from breakeven.experiment.served import LaunchedArm, Questions
+from breakeven.experiment.signalled import until_signalled
 from breakeven.experiment.store import read_run, stored_plan
 from breakeven.experiment.summary import RunSummary
 from breakeven.experiment.trial import Trial
@@ -86,7 +87,7 @@ def prepare(folder: Path, *, arm: str | None = None, label: str | None = None) -
 
 
 def serve(prepared: Prepared, *, port: int | None, detach: bool, tell: Tell, on_served: Callable[[Served], None]) -> bool:
-    """Launch, measure, say so to `on_served`; then return (detached) or stay until SIGINT, SIGTERM or the server's death.
+    """Launch, measure, say so to `on_served`; then return (detached) or stay until a signal or the server's death.
 
     Returns whether it came so far: False when a signal ended it before there was anything to say. Nothing is left running then,
     nor when an error is raised.
@@ -142,28 +143,12 @@ class _Serving:
         self.warnings = list(prepared.warnings)
 
     async def until_signalled(self) -> bool:
-        task = asyncio.ensure_future(self._all())
-        signalled = False
-
-        def interrupt() -> None:
-            nonlocal signalled
-            if not signalled:
-                signalled = True
-                self._tell(Note(text=f"Stopping: ending {self._arm.name}"))
-                task.cancel()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, interrupt)
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not signalled:
-                raise
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
+        await until_signalled(self._all(), self._on_signal)
         return self._is_served
+
+    def _on_signal(self, _number: signal.Signals, again: bool) -> None:
+        if not again:
+            self._tell(Note(text=f"Stopping: ending {self._arm.name}"))
 
     async def _all(self) -> None:
         leave_running = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from breakeven.experiment.schedule import Step
 from breakeven.experiment.trial import Trial
 
-__all__ = ["ArmFailed", "Event", "Launching", "Measuring", "Note", "Ready", "Tell", "TrialEnded", "TrialStarted"]
+__all__ = ["Answering", "ArmFailed", "Event", "Launching", "Measuring", "Note", "Ready", "Tell", "TrialEnded", "TrialStarted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,18 @@ class ArmFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """Told with every answer that `breakeven equal` gets: `num_done` of `total` of one pass."""
+
+    arm: str
+    num_done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     text: str
 
 
-Event = Launching | Ready | TrialStarted | Measuring | TrialEnded | ArmFailed | Note
+Event = Answering | Launching | Ready | TrialStarted | Measuring | TrialEnded | ArmFailed | Note
 Tell = Callable[[Event], None]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from breakeven.engines.base import Arm, Counters
+from breakeven.engines.fake.answers import simulate_answers
 from breakeven.engines.fake.simulate import simulate_trial
 from breakeven.experiment.schedule import Step
+from breakeven.loadgen.answers import GreedyAnswer
 from breakeven.loadgen.run import Progress
-from breakeven.loadgen.samples import LoadResult
+from breakeven.loadgen.samples import LoadResult, Prompt
 
-__all__ = ["LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed_of"]
+__all__ = ["Answering", "LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,20 @@ class LiveArm(Protocol):
         ...
 
 
+class Answering(LiveArm, Protocol):
+    """A launch that can also be asked for whole answers."""
+
+    async def answer(
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+    ) -> list[GreedyAnswer]:
+        """Greedy answers in the order of `prompts`. `seed` tells passes of a simulated arm apart; servers never see it.
+
+        Raises:
+            EngineDied: the server went away.
+        """
+        ...
+
+
 MakeLive = Callable[[Arm], LiveArm]
 
 
@@ -87,6 +103,13 @@ class SimulatedArm:
             trial_index=index,
         )
         return Measured(result=result, counters=counters)
+
+    async def answer(
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+    ) -> list[GreedyAnswer]:
+        return simulate_answers(
+            self._arm, prompts, max_tokens=max_tokens, seed=seed_of(self._seed, self._arm.name, seed, concurrency)
+        )
 
     async def stop(self) -> None:
         return

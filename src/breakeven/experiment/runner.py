@@ -19,6 +19,7 @@ from breakeven.experiment.live import LiveArm, MakeLive, Measured
 from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.schedule import MAX_ATTEMPTS, BlockSteps, Done, Key, Pair, Step, next_block, planned_steps
+from breakeven.experiment.signalled import until_signalled
 from breakeven.experiment.store import RunStore
 from breakeven.experiment.trial import Trial
 from breakeven.experiment.voids import find_voids
@@ -35,7 +36,7 @@ LAUNCH_GUESS_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`interrupted`: by Ctrl-C or SIGTERM; the same command goes on. `failed`: arms that could not be served, with the reason."""
+    """`interrupted`: by Ctrl-C, SIGTERM or SIGHUP; the same command goes on. `failed`: arms that could not be served, with the reason."""
 
     interrupted: bool
     failed: dict[str, str]
@@ -44,7 +45,7 @@ class Outcome:
 def carry_out(
     plan: Plan, store: RunStore, make_live: MakeLive, open_comparisons: OpenComparisons, tell: Tell, *, side_by_side: bool
 ) -> Outcome:
-    """Measure what is left of `plan`. Blocks; SIGINT and SIGTERM end servers and return.
+    """Measure what is left of `plan`. Blocks; SIGINT, SIGTERM and SIGHUP end servers and return.
 
     Raises:
         EngineError: the baseline cannot be served, or processes could not be ended.
@@ -86,36 +87,21 @@ class _Run:
         self._failed: dict[str, str] = {}
         self._was_ready: set[str] = set()
         self._launch_times_s: list[float] = []
+        # what the block under way measures; None where that is everything
+        self._wanted: frozenset[Pair] | None = None
         self._done = _done(store.record().trials)
 
     async def until_signalled(self) -> Outcome:
-        task = asyncio.ensure_future(self._all())
-        signalled = False
+        done = await until_signalled(self._all(), self._on_signal)
+        return Outcome(interrupted=done is None, failed=self._failed)
 
-        def interrupt() -> None:
-            nonlocal signalled
-            if signalled:
-                self._tell(Note(text="Already stopping: waiting for the servers to end"))
-                return
-            signalled = True
-            self._tell(Note(text="Stopping: ending the servers, finished trials are kept"))
-            task.cancel()
+    def _on_signal(self, number: signal.Signals, again: bool) -> None:
+        if again:
+            self._tell(Note(text="Already stopping: waiting for the servers to end"))
+        else:
+            self._tell(Note(text=f"Stopping on {number.name}: ending the servers, finished trials are kept"))
 
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, interrupt)
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not signalled:
-                raise
-            return Outcome(interrupted=True, failed=self._failed)
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-        return Outcome(interrupted=False, failed=self._failed)
-
-    async def _all(self) -> None:
+    async def _all(self) -> bool:
         try:
             while (block := self._next_block()) is not None:
                 for turn in block.turns:
@@ -125,6 +111,7 @@ class _Run:
             await self._stop_all("interrupted" if isinstance(error, asyncio.CancelledError) else "run failed")
             raise
         self._store.finish()
+        return True
 
     def _next_block(self) -> BlockSteps | None:
         return next_block(self._plan, self._done, self._failed, self._still_open, side_by_side=self._side_by_side)
@@ -140,7 +127,8 @@ class _Run:
                 if trial.block < num_blocks
             ],
         )
-        return frozenset(self._open_comparisons(seen))
+        self._wanted = frozenset(self._open_comparisons(seen))
+        return self._wanted
 
     async def _turn(self, block: int, steps: tuple[Step, ...]) -> None:
         for arm in dict.fromkeys(step.arm for step in steps):
@@ -267,7 +255,7 @@ class _Run:
         """Trials and launches still to come in the blocks that are certain."""
         trials = launches = 0
         for block in range(self._plan.launches.min):
-            for turn in planned_steps(self._plan, block, side_by_side=self._side_by_side):
+            for turn in planned_steps(self._plan, block, self._wanted, side_by_side=self._side_by_side):
                 left = [step for step in turn if step.arm not in self._failed and not self._is_settled(step)]
                 trials += len(left)
                 launches += len({step.arm for step in left} - set(self._alive))

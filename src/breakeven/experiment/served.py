@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from breakeven.engines.attached import Scraper, check_attached
 from breakeven.engines.base import Arm, Counters, Engine, LaunchCommand
@@ -20,11 +21,14 @@ from breakeven.errors import EngineDied, EngineError, LaunchError
 from breakeven.experiment.live import Measured, seed_of
 from breakeven.experiment.plan_schema import TrialPlan
 from breakeven.experiment.schedule import Step
+from breakeven.loadgen.answers import GreedyAnswer, ask_greedily
 from breakeven.loadgen.client import Endpoint
 from breakeven.loadgen.run import Progress, run_load
 from breakeven.loadgen.samples import Prompt
 
 __all__ = ["AttachedArm", "LaunchedArm", "Questions", "log_name", "shown_command"]
+
+T = TypeVar("T")
 
 # What an open loop's requests get to finish after the window, so that their whole latencies are known.
 DRAIN_S = 30.0
@@ -102,6 +106,16 @@ class LaunchedArm:
         async with Scraper(self._engine, process.base_url) as scraper:
             return await _measure(endpoint, scraper, lambda: process.check_alive(explain), step, self._questions, on_progress)
 
+    async def answer(
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+    ) -> list[GreedyAnswer]:
+        process, explain = self.process, self._engine.explain_failure
+        endpoint = Endpoint(url=process.base_url, model=self._model)
+        asking = asyncio.ensure_future(
+            ask_greedily(endpoint, prompts, max_tokens=max_tokens, concurrency=concurrency, on_answer=on_answer)
+        )
+        return await _while_alive(asking, lambda: process.check_alive(explain, what="was being asked"))
+
     async def stop(self) -> None:
         if self._process is not None:
             await self._process.stop()
@@ -136,6 +150,12 @@ class AttachedArm:
         async with self._scraper() as scraper:
             counted = scraper if self._has_counters else None
             return await _measure(endpoint, counted, lambda: None, step, self._questions, on_progress)
+
+    async def answer(
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+    ) -> list[GreedyAnswer]:
+        endpoint = Endpoint(url=self._url, model=self._model, api_key_env=self._arm.api_key_env)
+        return await ask_greedily(endpoint, prompts, max_tokens=max_tokens, concurrency=concurrency, on_answer=on_answer)
 
     async def stop(self) -> None:
         return
@@ -191,23 +211,31 @@ async def _measure(
         )
     )
     try:
-        while not load.done():
-            check_alive()
-            await asyncio.wait([load], timeout=DEATH_CHECK_S)
-        result = load.result()
+        result = await _while_alive(load, check_alive)
     except EngineDied:
         raise
     except EngineError as error:
         check_alive()
         raise EngineDied(f"the counters cannot be read any more: {error}") from error
     finally:
-        tasks = [task for task in (load, looking) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    check_alive()
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
     counters = (edges[0], edges[1]) if len(edges) == 2 else None
     return Measured(result=result, counters=counters, num_waiting=tuple(num_waiting))
+
+
+async def _while_alive(work: asyncio.Future[T], check_alive: Callable[[], None]) -> T:
+    """The result of `work`, which is given up at once when `check_alive` raises, and ended whatever happens."""
+    try:
+        while not work.done():
+            check_alive()
+            await asyncio.wait([work], timeout=DEATH_CHECK_S)
+        check_alive()
+        return work.result()
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def log_name(launch: str) -> str:

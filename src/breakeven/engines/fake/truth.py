@@ -42,6 +42,10 @@ class Truth(BaseModel):
     error_probability: Probability = Field(default=0.0, description="Chance that a request fails")
     client_lag_s: float = Field(default=0.0005, ge=0.0)
 
+    rounding_flips: Probability = Field(default=0.0, description="Chance that a token falls the other way of a near tie, any pass")
+    wrong_tokens: Probability = Field(default=0.0, description="Chance that a token is one that plain would not have said")
+    tells_logprobs: bool = Field(default=True, description="Whether its answers come with log-probabilities")
+
     @model_validator(mode="after")
     def _possible(self) -> Truth:
         for name in ("step_s", "cost_ratio"):

@@ -1,0 +1,44 @@
+"""Work that a signal ends in good order: SIGINT, SIGTERM and SIGHUP cancel it once, so that its servers are ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["ENDING_SIGNALS", "until_signalled"]
+
+T = TypeVar("T")
+
+# SIGHUP: the terminal or the connection went away. Servers lead sessions of their own and would outlive it.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def until_signalled(work: Coroutine[Any, Any, T], on_signal: Callable[[signal.Signals, bool], None]) -> T | None:
+    """The result of `work`, or None where a signal ended it.
+
+    on_signal: called with every signal, and whether one has come before; only the first cancels.
+    """
+    task = asyncio.ensure_future(work)
+    signalled = False
+
+    def interrupt(number: signal.Signals) -> None:
+        nonlocal signalled
+        on_signal(number, signalled)
+        if not signalled:
+            signalled = True
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in ENDING_SIGNALS:
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not signalled:
+            raise
+        return None
+    finally:
+        for number in ENDING_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,146 @@
+"""From collected answers to what is stored, and from what is stored to a run's verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from breakeven.errors import StoreError
+from breakeven.experiment.answering import FOLDER, Answered, Asking
+from breakeven.experiment.record import RunRecord
+from breakeven.experiment.whole_file import write_whole
+from breakeven.findings import Finding
+from breakeven.verdict.equality.deciding import ALPHA
+from breakeven.verdict.equality.judge import Passes, judge_arm
+from breakeven.verdict.equality.result import SCHEMA_VERSION, ArmEquality, Equality
+from breakeven.verdict.result import Result
+
+__all__ = ["FILE", "judge_equality", "read_equality", "with_equality", "write_equality"]
+
+FILE = Path(FOLDER) / "result.json"
+MAX_BYTES = 50_000_000
+
+
+def judge_equality(name: str, asking: Asking, answered: Answered) -> Equality:
+    """Every arm against its reference. Pure: the same answers give the same result."""
+    arms = [
+        judge_arm(
+            arm,
+            reference,
+            Passes(
+                plain=answered.passes[reference][0],
+                again=answered.passes[reference][1],
+                speculative=answered.passes[arm][0],
+            ),
+            dtype=answered.facts.get(reference, {}).get("dtype"),
+        )
+        for arm, reference in asking.references.items()
+        if len(answered.passes.get(reference, ())) == 2 and answered.passes.get(arm)
+    ]
+    judged = {arm.arm for arm in arms}
+    unserved = {
+        arm: answered.failed.get(arm) or f"{reference} could not be asked: {answered.failed.get(reference, 'unknown')}"
+        for arm, reference in asking.references.items()
+        if arm not in judged
+    }
+    return Equality(
+        name=name,
+        num_prompts=len(asking.asked.prompts),
+        max_tokens=asking.asked.max_tokens,
+        concurrency=asking.asked.concurrency,
+        alpha=ALPHA,
+        arms=tuple(arms),
+        left_out={**asking.left_out, **unserved},
+        fingerprints=dict(answered.fingerprints),
+    )
+
+
+def write_equality(folder: Path, equality: Equality) -> Path:
+    """Keep the result in the run's folder; returns the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = folder / FILE
+    write_whole(file, equality.model_dump_json(indent=2))
+    return file
+
+
+def read_equality(folder: Path) -> Equality | None:
+    """The result of the last check of a run; None where there was none.
+
+    Raises:
+        StoreError: it is damaged, or of another version.
+    """
+    file = folder / FILE
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
+    try:
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES} bytes")
+        return Equality.model_validate_json(data)
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{file}: no result of breakeven equal of schema {SCHEMA_VERSION} ({str(error).splitlines()[0][:120]}); remove the folder "
+            f"{file.parent.name} and check again"
+        ) from error
+
+
+def with_equality(result: Result, record: RunRecord, equality: Equality | None) -> Result:
+    """A run's verdict with what the check of its output says. A faulty arm is not recommended, however fast it is."""
+    if equality is None:
+        return result
+    stale = [key for key, value in equality.fingerprints.items() if record.provenance.get(key, value) != value]
+    if stale:
+        found = [
+            Finding(
+                code="output-check-outdated",
+                severity="warning",
+                confidence="high",
+                title="The check of equal output was made with other models than this run, so it does not count",
+                evidence=tuple(f"{key.removesuffix('.fingerprint')} has changed" for key in stale),
+                remedy="Run breakeven equal again.",
+            )
+        ]
+        return result.model_copy(update={"findings": (*found, *result.findings)})
+    mine = [arm for arm in equality.arms if arm.arm in {info.name for info in result.arms}]
+    findings = [_finding(arm, equality) for arm in mine]
+    faulty = [arm.arm for arm in mine if arm.outcome == "fault"]
+    order = {"error": 0, "warning": 1, "info": 2}
+    merged = tuple(sorted((*findings, *result.findings), key=lambda finding: order[finding.severity]))
+    if not faulty:
+        return result.model_copy(update={"findings": merged})
+    names = " and ".join(faulty)
+    return result.model_copy(
+        update={
+            "findings": merged,
+            "headline": f"{names} {'changes' if len(faulty) == 1 else 'change'} the output. Speeds alone: {result.headline}",
+            "decision": f"Do not run {names}: the answers are not plain's (breakeven equal). By speed alone: {result.decision}",
+        }
+    )
+
+
+def _finding(arm: ArmEquality, equality: Equality) -> Finding:
+    asked = f"breakeven equal: {equality.num_prompts} prompts, up to {equality.max_tokens} tokens, temperature 0"
+    code, severity = {
+        "fault": ("output-differs", "error"),
+        "undecided": ("output-equality-undecided", "warning"),
+        "equal": ("output-equal", "info"),
+        "numerics": ("output-equal-but-rounding", "info"),
+    }[arm.outcome]
+    return Finding.model_validate(
+        {
+            "code": code,
+            "severity": severity,
+            "confidence": "medium" if arm.outcome == "undecided" else "high",
+            "title": arm.sentence,
+            "evidence": (asked, *arm.evidence),
+            "remedy": arm.remedy,
+        }
+    )
