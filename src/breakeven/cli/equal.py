@@ -1,4 +1,4 @@
-"""`breakeven equal PLAN`: does speculation change what is said? Greedy answers with and without it, held against plain's own spread."""
+"""`breakeven equal PLAN`: does speculation change what is said? Greedy answers, held against how plain differs from itself."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ LAUNCH_GUESS_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`interrupted`: by Ctrl-C, SIGTERM or SIGHUP; the same command goes on. `failed`: arms that could not be served, with the reason."""
+    """`interrupted`: by Ctrl-C, SIGTERM or SIGHUP; the same command goes on. `failed`: arms that could not be served, and why."""
 
     interrupted: bool
     failed: dict[str, str]

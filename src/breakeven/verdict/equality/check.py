@@ -87,8 +87,8 @@ def read_equality(folder: Path) -> Equality | None:
         return Equality.model_validate_json(data)
     except (ValidationError, ValueError, RecursionError) as error:
         raise StoreError(
-            f"{file}: no result of breakeven equal of schema {SCHEMA_VERSION} ({str(error).splitlines()[0][:120]}); remove the folder "
-            f"{file.parent.name} and check again"
+            f"{file}: no result of breakeven equal of schema {SCHEMA_VERSION} ({str(error).splitlines()[0][:120]}); "
+            f"remove the folder {file.parent.name} and check again"
         ) from error
 
 

@@ -89,7 +89,8 @@ def decide(counts: Counts) -> Decision:
         )
     if not counts.num_parted:
         most = share_upper(0, counts.num_prompts, SOUND_ALPHA)
-        return Decision(outcome="equal", reason=f"all answers are the same; at most {most * 100:.0f} % of such prompts differ (95 %)")
+        reason = f"all answers are the same; at most {most * 100:.0f} % of such prompts differ (95 %)"
+        return Decision(outcome="equal", reason=reason)
     return _fault(counts) or _sound(counts) or _open(counts)
 
 
