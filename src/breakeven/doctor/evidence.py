@@ -1,0 +1,102 @@
+"""Everything the doctor was given, as facts with their sources. Rules read it and nothing else.
+
+Any part may be missing. A rule names the inputs it needs; `Evidence.has` says which are there, and what is not there is reported as
+not checked, with what to provide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from breakeven.checkpoints.folder import ModelFolder
+from breakeven.doctor.drafter import Drafter
+from breakeven.doctor.launch import Launch
+from breakeven.readers.reading import Reading, ReadResult
+from breakeven.versions import Version
+
+if TYPE_CHECKING:
+    from breakeven.experiment.summary import RunSummary
+
+__all__ = ["NEEDS", "Answers", "Evidence", "Need"]
+
+Need = Literal[
+    "draft", "target", "parent", "engine", "launch", "baseline", "readings", "run", "answers", "gpu-memory", "training-log"
+]  # fmt: skip
+NEEDS: dict[Need, str] = {
+    "draft": "--draft DIR",
+    "target": "--target DIR",
+    "parent": "--parent DIR, the drafter that this one was fine-tuned from",
+    "engine": "--engine vllm|sglang (with --engine-version), or --launch",
+    "launch": "--launch 'COMMAND', or --plan FILE --arm NAME",
+    "baseline": "--plan FILE --arm NAME, which also says how the arm without speculation is launched",
+    "readings": "--log FILE or --metrics FILE",
+    "run": "--run RUN",
+    "answers": "--answers FILE of the served target (JSON lines), with --target for its tokenizer",
+    "gpu-memory": "--gpu-memory GIB of one device",
+    "training-log": "--log FILE of the training",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """How often each token stands in the user's answers: token id -> count."""
+
+    source: str
+    counts: Mapping[int, int]
+    num_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """log_facts: what the engine's start-up log states, in the words of `engines/*/facts.py`.
+    training: what a trainer's log prints, by name (last value), such as tau_sim.
+    gpu_memory_bytes: of one device."""
+
+    draft: Drafter | None = None
+    target: ModelFolder | None = None
+    parent: Drafter | None = None
+    engine: str | None = None
+    version: Version | None = None
+    version_source: str = ""
+    launch: Launch | None = None
+    baseline: Launch | None = None
+    readings: ReadResult | None = None
+    log_facts: Mapping[str, object] = field(default_factory=dict)
+    run: RunSummary | None = None
+    training: Mapping[str, float] = field(default_factory=dict)
+    answers: Answers | None = None
+    gpu_memory_bytes: int | None = None
+
+    def has(self, need: Need) -> bool:
+        return {
+            "draft": self.draft is not None,
+            "target": self.target is not None,
+            "parent": self.parent is not None,
+            "engine": self.engine is not None,
+            "launch": self.launch is not None,
+            "baseline": self.baseline is not None,
+            "readings": self.readings is not None,
+            "run": self.run is not None,
+            "answers": self.answers is not None,
+            "gpu-memory": self.gpu_memory_bytes is not None,
+            "training-log": bool(self.training),
+        }[need]
+
+    @cached_property
+    def speculating(self) -> tuple[Reading, ...]:
+        """Readings of servers that drafted."""
+        return tuple(one for one in self.readings.readings if one.acceptance is not None) if self.readings is not None else ()
+
+    @cached_property
+    def engines(self) -> tuple[str, ...]:
+        """The engine, or both where it is not known: what may bite under either is worth saying."""
+        return (self.engine,) if self.engine is not None else ("vllm", "sglang")
+
+    @property
+    def engine_text(self) -> str:
+        """The engine with its release, as messages name it."""
+        name = {"vllm": "vLLM", "sglang": "SGLang"}.get(self.engine or "", "the engine")
+        return f"{name} {self.version}" if self.version is not None else name

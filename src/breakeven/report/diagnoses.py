@@ -1,0 +1,74 @@
+"""What the doctor found, on a terminal: the likeliest cause first, then what is open and what was not checked."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from breakeven.doctor.evidence import NEEDS
+from breakeven.doctor.result import Diagnosis, DoctorResult
+from breakeven.doctor.signs import SIGNS
+from breakeven.report.text import plain
+
+__all__ = ["render_diagnoses"]
+
+_SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold"}
+MAX_EVIDENCE = 12
+
+
+def render_diagnoses(result: DoctorResult, console: Console) -> None:
+    """Print `result`. Every string from a file is shown as text, never as markup, without control characters."""
+    for line in result.examined:
+        console.print(Text(plain(f"examined: {line}"), style="dim"))
+    console.print()
+    if not result.findings:
+        console.print(Text(f"Nothing wrong in what {result.num_rules_checked} rules could check.", style="bold green"))
+    for number, finding in enumerate(result.findings, 1):
+        _finding(number, finding, console)
+    for label, text in (("Together", result.conclusion), ("Check next", result.next_check)):
+        if text:
+            console.print(Text.assemble((f"{label}: ", "bold"), plain(text)))
+    for text in result.refuted:
+        console.print(Text.assemble(("Not the cause: ", "bold"), plain(text)))
+    if result.open_questions:
+        console.print(Text("Cannot decide", style="bold underline"))
+    for question in result.open_questions:
+        console.print(Text(plain(f"{question.question} [{question.code}]")))
+        for line in question.evidence[:MAX_EVIDENCE]:
+            console.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 4)))
+        console.print(Padding(Text(plain(f"Provide {question.provide}.")), (0, 0, 0, 4)))
+    _unchecked(result, console)
+
+
+def _finding(number: int, finding: Diagnosis, console: Console) -> None:
+    console.print(
+        Text.assemble(
+            f"{number}. ",
+            (finding.severity.upper(), _SEVERITIES[finding.severity]),
+            f" {plain(finding.title)}",
+            (f"  [{finding.code}, confidence {finding.confidence}]", "dim"),
+        )
+    )
+    for line in finding.evidence[:MAX_EVIDENCE]:
+        console.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 4)))
+    shown = {engine: sign for engine, sign in finding.symptoms.items() if sign != "not known"}
+    if finding.kind == "cause" and shown:
+        told = "; ".join(f"{engine}: {SIGNS[sign]}" for engine, sign in shown.items())
+        console.print(Padding(Text(plain(f"Shows as: {told}.")), (0, 0, 0, 4)))
+    if finding.explains:
+        console.print(Padding(Text(plain(f"Explains: {', '.join(finding.explains)}.")), (0, 0, 0, 4)))
+    if finding.remedy:
+        console.print(Padding(Text.assemble(("Remedy: ", "bold"), plain(finding.remedy)), (0, 0, 0, 4)))
+    console.print()
+
+
+def _unchecked(result: DoctorResult, console: Console) -> None:
+    if not result.unchecked:
+        return
+    by_need: dict[str, list[str]] = {}
+    for one in result.unchecked:
+        by_need.setdefault(" and ".join(NEEDS[need] for need in one.needs if need in NEEDS), []).append(one.code)
+    console.print(Text(f"Not checked for want of input ({len(result.unchecked)} rules); to check more, provide", style="dim"))
+    for need, codes in by_need.items():
+        console.print(Padding(Text(plain(f"{need}: {', '.join(codes)}"), style="dim"), (0, 0, 0, 4)))
