@@ -1,0 +1,343 @@
+"""A Llama target that decodes a large fixed batch: the device's side of `generation.py`.
+
+Every slot holds one sequence. One step feeds each slot its newest token and chooses the next one, with everything it needs in
+tensors of fixed shape: no step waits for the host, and on CUDA a step is one replayed graph. Finished slots idle until they are
+given another prompt. Nothing but speed differs between devices: the plain functions used on a CPU are the oracles of the kernels.
+
+Shapes: S slots, P positions a slot holds, R rows, L tokens of the longest prompt of a group, H hidden, N query heads,
+K key/value heads, G = N / K, D head dimension, V vocabulary, M most new tokens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from breakeven.drafter.data.token_choice import choose_tokens
+from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies, rope_magnitude
+
+__all__ = ["Admission", "BatchedDecoder"]
+
+logger = logging.getLogger(__name__)
+
+# The plain attention reads every slot up to one length, rounded up to this; a graph is captured for each such length.
+LENGTH_STEP = 128
+# Prompts of one group are padded to a multiple of this, so that few shapes occur.
+PROMPT_STEP = 32
+GRAPH_WARM_UP_STEPS = 3
+# Not cuDNN's, which plans anew for each shape, and groups of prompts come in many.
+PROMPT_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """One prompt for one slot. `uniforms` [limit] holds a number in [0, 1) for each token that may be drawn, None for greedy."""
+
+    slot: int
+    prompt: Sequence[int]
+    limit: int
+    temperature: float
+    uniforms: Tensor | None
+
+
+class BatchedDecoder:
+    """`admit` prompts to slots, `run` steps, ask who is `finished`, and take their `answers`."""
+
+    def __init__(
+        self,
+        config: LlamaConfig,
+        weights: LlamaWeights,
+        *,
+        num_slots: int,
+        num_positions: int,
+        max_new_tokens: int,
+        top_p: float,
+        stop_ids: Sequence[int],
+        compiled: bool,
+    ) -> None:
+        """`weights` decide device and dtype. `compiled` fuses the element-wise work, which takes seconds to prepare (CUDA only)."""
+        self.config, self.weights = config, weights
+        self.num_slots, self.num_positions = num_slots, num_positions
+        self._top_p = top_p
+        self._device, dtype = weights.embed.device, weights.embed.dtype
+        self._cuda = self._device.type == "cuda"
+        cache_shape = (num_slots, config.num_kv_heads, num_positions, config.head_dim)
+        # one tensor for each layer's keys and one for its values: a compiled function may not write to two views of one tensor
+        self._keys = [torch.zeros(cache_shape, dtype=dtype, device=self._device) for _ in range(config.num_layers)]
+        self._values = [torch.zeros(cache_shape, dtype=dtype, device=self._device) for _ in range(config.num_layers)]
+        frequencies = inverse_frequencies(config.rope_scaling, config.head_dim, config.rope_theta)
+        angles = torch.outer(torch.arange(num_positions, dtype=torch.float32), frequencies)
+        cos, sin = (rope_magnitude(config.rope_scaling) * table for table in (angles.cos(), angles.sin()))
+        self._cos = torch.cat([cos, cos], dim=-1).to(self._device, dtype)  # [P, D]
+        # the sign of the rotated half is folded in here, so applying needs no negation
+        self._sin = torch.cat([-sin, sin], dim=-1).to(self._device, dtype)
+
+        def per_slot(dtype: torch.dtype, *more: int) -> Tensor:
+            return torch.zeros((num_slots, *more), dtype=dtype, device=self._device)
+
+        self._token, self._position = per_slot(torch.int64), per_slot(torch.int64)  # the newest token and where it will stand
+        self._count, self._limit, self._alive = per_slot(torch.int64), per_slot(torch.int64), per_slot(torch.bool)
+        self._temperature, self._uniforms = per_slot(torch.float32), per_slot(torch.float32, max_new_tokens)
+        self._emitted = per_slot(torch.int64, max_new_tokens)
+        self._slots = torch.arange(num_slots, device=self._device)[:, None]
+        self._kv_heads = torch.arange(config.num_kv_heads, device=self._device)[None]
+        self._stop_ids = torch.tensor(sorted(set(stop_ids)), dtype=torch.int64, device=self._device)
+        # the longest sequence, known without asking the device: a bound, since finished slots do not grow
+        self._longest = 1
+
+        self._before: Callable[..., Tensor] = _before_attention
+        self._after: Callable[..., Tensor] = _after_attention
+        self._attend: Callable[..., Tensor] | None = None
+        self._choose: Callable[..., Tensor] = choose_tokens
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        if self._cuda:
+            if self._device.index is not None:
+                torch.cuda.set_device(self._device)  # kernels of our own start on the current one
+            self._use_kernels()
+            if compiled:
+                self._compile()
+            self._capture_graphs()
+
+    # --- what the host calls
+
+    @torch.no_grad()
+    def admit(self, admissions: Sequence[Admission]) -> None:
+        """Run the prompts of `admissions` through the target in one padded pass and choose their first tokens."""
+        prompts = [admission.prompt for admission in admissions]
+        self._longest = max(self._longest, *map(len, prompts))
+        length = -(-max(map(len, prompts)) // PROMPT_STEP) * PROMPT_STEP
+        length = min(length, self.num_positions)
+        padded = torch.zeros(len(prompts), length, dtype=torch.int64)
+        uniforms = torch.zeros(len(prompts), self._uniforms.shape[1])
+        for row, admission in enumerate(admissions):
+            padded[row, : len(admission.prompt)] = torch.tensor(admission.prompt)
+            if admission.uniforms is not None:
+                uniforms[row, : len(admission.uniforms)] = admission.uniforms
+        slots = self._upload([admission.slot for admission in admissions])
+        lengths = self._upload([len(prompt) for prompt in prompts])
+        temperatures = self._upload([admission.temperature for admission in admissions], torch.float32)
+        uniforms = uniforms.to(self._device)
+        last = self._prefill(padded.to(self._device), slots)[torch.arange(len(prompts), device=self._device), lengths - 1]
+        tokens = self._choose(self._logits(last), temperatures, self._top_p, uniforms[:, 0].contiguous())
+        limits = self._upload([admission.limit for admission in admissions])
+        self._token[slots], self._position[slots] = tokens, lengths
+        self._count[slots], self._limit[slots] = 1, limits
+        self._temperature[slots], self._uniforms[slots] = temperatures, uniforms
+        self._emitted[slots, 0] = tokens
+        self._alive[slots] = ~self._stops(tokens) & (limits > 1)
+
+    @torch.no_grad()
+    def run(self, num_steps: int) -> None:
+        """Queue `num_steps` steps of all slots; returns without waiting for the device."""
+        for step in range(num_steps):
+            length = self._read_length(self._longest + step + 1)
+            if length in self._graphs:
+                self._graphs[length].replay()
+            else:
+                self._step(length)
+        self._longest = min(self._longest + num_steps, self.num_positions)
+
+    def finished(self, slots: Sequence[int]) -> list[int]:
+        """Those of `slots` that are done; waits for the device."""
+        alive = self._alive.tolist()
+        if self._attend is None:
+            self._longest = max([1, *self._position[self._alive].tolist()])
+        return [slot for slot in slots if not alive[slot]]
+
+    def answers(self, slots: Sequence[int]) -> list[list[int]]:
+        """The tokens chosen so far in each of `slots`, the stop token included where one came."""
+        chosen = self._upload(list(slots))
+        counts, emitted = self._count[chosen].tolist(), self._emitted[chosen].tolist()
+        return [tokens[:count] for tokens, count in zip(emitted, counts, strict=True)]
+
+    # --- what the device does
+
+    def _step(self, length: int) -> None:
+        """One decode step of every slot; `length` positions are read by the plain attention."""
+        cos, sin = self._cos[self._position][:, None], self._sin[self._position][:, None]  # [S, 1, D]
+        eps, heads = self.config.rms_norm_eps, (self.config.num_heads, self.config.num_kv_heads)
+        cells = (self._slots, self._kv_heads, self._position[:, None])  # of the caches, that the new keys and values go to
+        # a finished slot reads one position instead of all of its answer
+        lengths = torch.where(self._alive, self._position + 1, 1)
+        hidden = self.weights.embed[self._token]
+        mask = None if self._attend is not None else _visible(lengths, length, hidden.dtype)
+        for layer, keys, values in zip(self.weights.layers, self._keys, self._values, strict=True):
+            queries = self._before(hidden, layer.input_norm, layer.qkv, eps, heads, cos, sin, keys, values, *cells)
+            if self._attend is not None:
+                mixed = self._attend(queries, keys, values, lengths)
+            else:
+                mixed = _plain_attention(queries, keys[:, :, :length], values[:, :, :length], mask)
+            hidden = self._after(hidden, mixed, layer.out, layer.post_norm, layer.gate_up, layer.down, eps)
+        uniforms = self._uniforms.gather(1, self._count.clamp(max=self._uniforms.shape[1] - 1)[:, None])[:, 0]
+        tokens = self._choose(self._logits(hidden), self._temperature, self._top_p, uniforms)
+        # a finished slot writes what already stands there, so that shapes stay fixed
+        places = (self._count - (~self._alive).long()).clamp(min=0)[:, None]
+        self._token.copy_(torch.where(self._alive, tokens, self._token))
+        self._emitted.scatter_(1, places, torch.where(self._alive[:, None], tokens[:, None], self._emitted.gather(1, places)))
+        self._count += self._alive
+        self._position += self._alive
+        self._alive &= ~self._stops(tokens) & (self._count < self._limit)
+
+    def _prefill(self, token_ids: Tensor, slots: Tensor) -> Tensor:
+        """Padded prompts [R, L] into the caches of `slots` [R]; returns the stream after the last layer [R, L, H].
+
+        Prompts are padded on the right, so causal attention needs no mask. What padding writes to the cache lies beyond the
+        sequence's end and is overwritten before it is read.
+        """
+        config = self.config
+        rows, length = token_ids.shape
+        heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
+        cos, sin = self._cos[:length, None], self._sin[:length, None]  # [L, 1, D]
+        hidden = self.weights.embed[token_ids]
+        for layer, layer_keys, layer_values in zip(self.weights.layers, self._keys, self._values, strict=True):
+            qkv = F.linear(_rms_norm(hidden, layer.input_norm, config.rms_norm_eps), layer.qkv)
+            queries, keys, values = qkv.view(rows, length, -1, config.head_dim).split(heads, dim=2)
+            queries, keys = _rotate(queries, cos, sin).transpose(1, 2), _rotate(keys, cos, sin).transpose(1, 2)
+            values = values.transpose(1, 2)
+            layer_keys[:, :, :length].index_copy_(0, slots, keys)
+            layer_values[:, :, :length].index_copy_(0, slots, values)
+            with sdpa_kernel(PROMPT_ATTENTION):
+                mixed = F.scaled_dot_product_attention(
+                    queries, keys, values, is_causal=True, enable_gqa=config.num_heads != config.num_kv_heads
+                )
+            hidden = _after_attention(
+                hidden,
+                mixed.transpose(1, 2).flatten(2),
+                layer.out,
+                layer.post_norm,
+                layer.gate_up,
+                layer.down,
+                config.rms_norm_eps,
+            )
+        return hidden
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(_rms_norm(hidden, self.weights.norm, self.config.rms_norm_eps), self.weights.head)
+
+    def _stops(self, tokens: Tensor) -> Tensor:
+        # not isin, which may sort, and so wait for the host, which a graph cannot
+        return (tokens[:, None] == self._stop_ids).any(-1)
+
+    def _upload(self, numbers: Sequence[float], dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor(numbers, dtype=dtype).to(self._device)
+
+    def _read_length(self, bound: int) -> int:
+        """How far the plain attention reads for sequences of at most `bound` tokens; the kernel reads each to its own end."""
+        if self._attend is not None:
+            return self.num_positions
+        return min(-(-bound // LENGTH_STEP) * LENGTH_STEP, self.num_positions)
+
+    # --- CUDA only; each falls back to what the CPU does and says so
+
+    def _use_kernels(self) -> None:
+        """Take the Triton kernels if they compile here and agree with the plain functions."""
+        try:
+            from breakeven.drafter.data import triton_kernels
+
+            triton_kernels.check(self.config, self.weights.embed.dtype, self._device)
+        except Exception as error:  # any failure of a compiler we do not control
+            logger.warning("no Triton kernels for generation (%s: %s); the plain functions decode more slowly", *_named(error))
+            return
+        self._attend, self._choose = triton_kernels.decode_attention, triton_kernels.choose_tokens
+
+    def _compile(self) -> None:
+        """Compile the parts around attention once for all layers, and try them."""
+        self._before = torch.compile(_before_attention, dynamic=False, fullgraph=True)
+        self._after = torch.compile(_after_attention, dynamic=False, fullgraph=True)
+        try:
+            with torch.no_grad():
+                self._step(self.num_positions)
+        except Exception as error:
+            logger.warning("torch.compile failed (%s: %s); generation goes on without it", *_named(error))
+            self._before, self._after = _before_attention, _after_attention
+
+    @torch.no_grad()
+    def _capture_graphs(self) -> None:
+        """One graph for each length that is read. No slot is alive yet, so steps run here change nothing that is kept."""
+        lengths = sorted({self._read_length(bound) for bound in range(1, self.num_positions + 1)}, reverse=True)
+        try:
+            pool = torch.cuda.graph_pool_handle()
+            for length in lengths:
+                stream = torch.cuda.Stream(self._device)
+                stream.wait_stream(torch.cuda.current_stream(self._device))
+                with torch.cuda.stream(stream):
+                    for _ in range(GRAPH_WARM_UP_STEPS):
+                        self._step(length)
+                torch.cuda.current_stream(self._device).wait_stream(stream)
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=pool):
+                    self._step(length)
+                self._graphs[length] = graph
+        except Exception as error:
+            logger.warning("CUDA graphs failed (%s: %s); generation goes on step by step, more slowly", *_named(error))
+            self._graphs.clear()
+        torch.cuda.synchronize(self._device)
+
+
+def _named(error: Exception) -> tuple[str, str]:
+    lines = str(error).splitlines()
+    return type(error).__name__, lines[0] if lines else ""
+
+
+def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of `x` [..., heads, D]; `cos`, `sin` [..., 1, D], the sign of the rotated half folded into `sin`."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([second, first], dim=-1) * sin
+
+
+def _before_attention(
+    hidden: Tensor,
+    input_norm: Tensor,
+    qkv_weight: Tensor,
+    eps: float,
+    heads: tuple[int, int],
+    cos: Tensor,
+    sin: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    slots: Tensor,
+    kv_heads: Tensor,
+    positions: Tensor,
+) -> Tensor:
+    """Project `hidden` [S, H], store the new keys and values in the caches [S, K, P, D]; returns rotated queries [S, N, D].
+
+    `heads` is (N, K); `slots` [S, 1], `kv_heads` [1, K] and `positions` [S, 1] say where in the caches.
+    """
+    qkv = F.linear(_rms_norm(hidden, input_norm, eps), qkv_weight).view(len(hidden), -1, keys.shape[-1])
+    new_queries, new_keys, new_values = qkv.split((heads[0], heads[1], heads[1]), dim=1)
+    keys[slots, kv_heads, positions] = _rotate(new_keys, cos, sin)
+    values[slots, kv_heads, positions] = new_values
+    return _rotate(new_queries, cos, sin)
+
+
+def _after_attention(
+    hidden: Tensor, mixed: Tensor, out: Tensor, post_norm: Tensor, gate_up: Tensor, down: Tensor, eps: float
+) -> Tensor:
+    """Output projection and MLP, each added to the residual stream `hidden` [..., H]; `mixed` [..., N * D]."""
+    hidden = hidden + F.linear(mixed, out)
+    gate, up = F.linear(_rms_norm(hidden, post_norm, eps), gate_up).chunk(2, dim=-1)
+    return hidden + F.linear(F.silu(gate) * up, down)
+
+
+def _visible(lengths: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """Additive mask [S, 1, 1, length]: zero below each slot's length."""
+    hidden_positions = torch.arange(length, device=lengths.device)[None] >= lengths[:, None]
+    mask = torch.zeros(hidden_positions.shape, dtype=dtype, device=lengths.device)
+    return mask.masked_fill_(hidden_positions, -torch.inf)[:, None, None]
+
+
+def _plain_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """`queries` [S, N, D] against [S, K, L, D]; returns [S, N * D]. The heads of a group are rows that share keys."""
+    slots, num_heads, head_dim = queries.shape
+    grouped = queries.view(slots, keys.shape[1], num_heads // keys.shape[1], head_dim)
+    return F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask).reshape(slots, num_heads * head_dim)
