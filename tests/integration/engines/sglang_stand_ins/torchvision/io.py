@@ -1,0 +1,3 @@
+from torchvision import absent
+
+__getattr__ = absent("torchvision.io")
