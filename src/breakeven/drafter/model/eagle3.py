@@ -18,7 +18,7 @@ Auxiliary ids name the residual stream **entering** that layer. Two keys are met
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import torch
@@ -205,6 +205,11 @@ class Eagle3Weights:
             target_ids=_target_ids(folder, config),
             fc_norm=torch.stack([tensors[name] for name in fc_norms]) if fc_norms else None,
         )
+
+    def to(self, device: torch.device) -> Eagle3Weights:
+        """The same weights on `device`."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        return Eagle3Weights(**{name: None if part is None else part.to(device) for name, part in parts.items()})
 
 
 def _target_ids(folder: ModelFolder, config: Eagle3Config) -> Tensor:
