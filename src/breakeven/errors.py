@@ -4,6 +4,7 @@ BreakevenError                exit code 2: the user can mend the input
 ├── UsageError                a flag or argument that makes no sense
 ├── PlanError                 plan.yaml: unknown key, wrong type, impossible combination
 ├── PromptsError              prompts file: unreadable or broken lines
+├── DataError                 training data: broken lines, another target's answers, nothing to learn from
 ├── CheckpointError           model or drafter folder: missing, truncated, wrong shape
 ├── ReportedError             a table of reported figures that cannot be read
 ├── StoreError                run folder: newer schema, locked by another run, damaged, disk full
@@ -19,6 +20,7 @@ from __future__ import annotations
 __all__ = [
     "BreakevenError",
     "CheckpointError",
+    "DataError",
     "EngineDied",
     "EngineError",
     "LaunchError",
@@ -45,6 +47,10 @@ class PlanError(BreakevenError):
 
 
 class PromptsError(BreakevenError):
+    pass
+
+
+class DataError(BreakevenError):
     pass
 
 

@@ -1,19 +1,24 @@
 """Chat templates: the Jinja program a model folder carries, rendered in a sandbox.
 
 The rendering environment (block trimming, loop controls, the `tojson` filter, `raise_exception`, `strftime_now`) is what templates
-on the Hugging Face hub are written against.
+on the Hugging Face hub are written against. Some templates mark what the assistant writes with `{% generation %}`: rendered text is
+the same with and without it, and `render_marked` says where the marked parts lie.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2.ext import loopcontrols
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from breakeven.errors import CheckpointError, UsageError
@@ -25,11 +30,15 @@ class ChatTemplate:
     """`source` is untrusted: it runs in Jinja's immutable sandbox and sees nothing but messages and special tokens."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str], where: str) -> None:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation])
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
+        self.source = source
         self._special_tokens = dict(special_tokens)
+        # what marks the borders of generated parts: no message can hold it, since nobody knows it
+        self._border = f"\ue000{secrets.token_hex(16)}\ue001"
+        environment.extend(generation_border=self._border)
         try:
             self._template = environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
@@ -57,16 +66,53 @@ class ChatTemplate:
             return None
         return cls(str(source), special_tokens, str(folder / "tokenizer_config.json"))
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt that asks for the assistant's next message.
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt that asks for the assistant's next message; without `add_generation_prompt`, the messages alone.
+
+        variables: what else the template may look at (`enable_thinking`, say).
 
         Raises:
             UsageError: the template refuses these messages (roles out of order, say).
         """
+        return self._rendered(messages, add_generation_prompt, variables or {}).replace(self._border, "")
+
+    def render_marked(
+        self, messages: Sequence[Mapping[str, Any]], *, variables: Mapping[str, Any] | None = None
+    ) -> tuple[str, tuple[tuple[int, int], ...]]:
+        """The messages alone, and the spans of characters that stand inside `{% generation %}`; none where the template has none.
+
+        Raises:
+            UsageError: the template refuses these messages.
+        """
+        pieces = self._rendered(messages, False, variables or {}).split(self._border)
+        ends = list(itertools.accumulate(map(len, pieces)))
+        # borders come in pairs, so every second piece lies inside
+        return "".join(pieces), tuple(zip(ends[0::2], ends[1::2], strict=False))
+
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool, variables: Mapping[str, Any]) -> str:
+        known = {**variables, **self._special_tokens, "messages": messages, "add_generation_prompt": add_generation_prompt}
         try:
-            return self._template.render(messages=messages, add_generation_prompt=True, **self._special_tokens)
+            return self._template.render(known)
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
             raise UsageError(f"the model's chat template refuses these messages: {error}") from error
+
+
+class _Generation(Extension):
+    """`{% generation %}...{% endgeneration %}`: its content, between two border marks."""
+
+    tags = {"generation"}  # noqa: RUF012 - how Jinja declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        border = nodes.Output([nodes.Const(vars(self.environment)["generation_border"])])
+        return nodes.Scope([border, *body, border]).set_lineno(line)
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:

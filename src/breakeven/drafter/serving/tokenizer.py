@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,15 @@ SPECIAL_TOKEN_KEYS = ("bos_token", "eos_token", "unk_token", "pad_token")
 class TextTokenizer:
     """Not safe for several threads at once: `token_bytes` fills its table as it goes."""
 
-    def __init__(self, tokenizer: Tokenizer, chat_template: ChatTemplate | None) -> None:
+    def __init__(self, tokenizer: Tokenizer, chat_template: ChatTemplate | None, end_token: str | None = None) -> None:
         self._tokenizer = tokenizer
         self.chat_template = chat_template
+        # None where the folder's tokenizer names no end-of-sequence token
+        self.end_token_id: int | None = tokenizer.token_to_id(end_token) if end_token is not None else None
         self.vocab_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
         added = tokenizer.get_added_tokens_decoder()
         self._added = {token_id: b"" if token.special else token.content.encode() for token_id, token in added.items()}
-        self._byte_level = _is_byte_level(tokenizer)
+        self.is_byte_level = _is_byte_level(tokenizer)
         self._bytes_of: dict[int, bytes] = {}
 
     @classmethod
@@ -48,7 +50,7 @@ class TextTokenizer:
             raise CheckpointError(f"{file}: not a tokenizer ({error}); fetch the model again") from error
         settings = _read_settings(folder / "tokenizer_config.json")
         special = {key: _content(settings[key]) for key in SPECIAL_TOKEN_KEYS if settings.get(key) is not None}
-        return cls(tokenizer, ChatTemplate.from_folder(folder, settings, special))
+        return cls(tokenizer, ChatTemplate.from_folder(folder, settings, special), special.get("eos_token"))
 
     def encode(self, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
         """Ids of `text`; `add_special_tokens` puts the model's begin-of-text token in front, where it has one."""
@@ -71,13 +73,35 @@ class TextTokenizer:
             known = self._bytes_of[token_id] = self._decode(token_id)
         return known
 
+    def text_of(self, token_ids: Iterable[int]) -> str:
+        """The text that `token_ids` add up to, special tokens left out; broken characters are shown as U+FFFD."""
+        return b"".join(map(self.token_bytes, token_ids)).decode("utf-8", "replace")
+
+    def token_name(self, token_id: int) -> str | None:
+        """The vocabulary's own spelling of a token, special ones included; None beyond the vocabulary."""
+        return self._tokenizer.id_to_token(token_id)
+
+    def token_id(self, name: str) -> int | None:
+        """The id of a token by the vocabulary's own spelling."""
+        return self._tokenizer.token_to_id(name)
+
+    def encode_with_offsets(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """Ids of `text` as it is, and the span of characters that each came from."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return tuple(encoding.ids), tuple(encoding.offsets)
+
+    @property
+    def special_token_ids(self) -> frozenset[int]:
+        """Added tokens that are marked as special: they stand for no text."""
+        return frozenset(token_id for token_id, content in self._added.items() if not content)
+
     def _decode(self, token_id: int) -> bytes:
         token = self._tokenizer.id_to_token(token_id)
         if token is None:
             return b""
         if token_id in self._added:
             return self._added[token_id]
-        if self._byte_level:
+        if self.is_byte_level:
             return bytes(BYTE_OF[character] for character in token) if all(c in BYTE_OF for c in token) else token.encode()
         return BYTE_FALLBACK.get(token) or token.replace("▁", " ").encode()
 
