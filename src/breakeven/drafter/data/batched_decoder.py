@@ -20,7 +20,8 @@ from torch.nn import functional as F  # noqa: N812 - the name everybody reads it
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from breakeven.drafter.data.token_choice import choose_tokens
-from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies, rope_magnitude
+from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables, rotate
+from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 
 __all__ = ["Admission", "BatchedDecoder"]
 
@@ -71,12 +72,7 @@ class BatchedDecoder:
         # one tensor for each layer's keys and one for its values: a compiled function may not write to two views of one tensor
         self._keys = [torch.zeros(cache_shape, dtype=dtype, device=self._device) for _ in range(config.num_layers)]
         self._values = [torch.zeros(cache_shape, dtype=dtype, device=self._device) for _ in range(config.num_layers)]
-        frequencies = inverse_frequencies(config.rope_scaling, config.head_dim, config.rope_theta)
-        angles = torch.outer(torch.arange(num_positions, dtype=torch.float32), frequencies)
-        cos, sin = (rope_magnitude(config.rope_scaling) * table for table in (angles.cos(), angles.sin()))
-        self._cos = torch.cat([cos, cos], dim=-1).to(self._device, dtype)  # [P, D]
-        # the sign of the rotated half is folded in here, so applying needs no negation
-        self._sin = torch.cat([-sin, sin], dim=-1).to(self._device, dtype)
+        self._cos, self._sin = rotary_tables(config, torch.arange(num_positions, device=self._device), dtype)  # [P, 1, D]
 
         def per_slot(dtype: torch.dtype, *more: int) -> Tensor:
             return torch.zeros((num_slots, *more), dtype=dtype, device=self._device)
@@ -92,7 +88,7 @@ class BatchedDecoder:
         self._longest = 1
 
         self._before: Callable[..., Tensor] = _before_attention
-        self._after: Callable[..., Tensor] = _after_attention
+        self._after: Callable[..., Tensor] = after_attention
         self._attend: Callable[..., Tensor] | None = None
         self._choose: Callable[..., Tensor] = choose_tokens
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
@@ -160,7 +156,7 @@ class BatchedDecoder:
 
     def _step(self, length: int) -> None:
         """One decode step of every slot; `length` positions are read by the plain attention."""
-        cos, sin = self._cos[self._position][:, None], self._sin[self._position][:, None]  # [S, 1, D]
+        cos, sin = self._cos[self._position], self._sin[self._position]  # [S, 1, D]
         eps, heads = self.config.rms_norm_eps, (self.config.num_heads, self.config.num_kv_heads)
         cells = (self._slots, self._kv_heads, self._position[:, None])  # of the caches, that the new keys and values go to
         # a finished slot reads one position instead of all of its answer
@@ -193,12 +189,12 @@ class BatchedDecoder:
         config = self.config
         rows, length = token_ids.shape
         heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
-        cos, sin = self._cos[:length, None], self._sin[:length, None]  # [L, 1, D]
+        cos, sin = self._cos[:length], self._sin[:length]  # [L, 1, D]
         hidden = self.weights.embed[token_ids]
         for layer, layer_keys, layer_values in zip(self.weights.layers, self._keys, self._values, strict=True):
-            qkv = F.linear(_rms_norm(hidden, layer.input_norm, config.rms_norm_eps), layer.qkv)
+            qkv = F.linear(rms_norm(hidden, layer.input_norm, config.rms_norm_eps), layer.qkv)
             queries, keys, values = qkv.view(rows, length, -1, config.head_dim).split(heads, dim=2)
-            queries, keys = _rotate(queries, cos, sin).transpose(1, 2), _rotate(keys, cos, sin).transpose(1, 2)
+            queries, keys = rotate(queries, cos, sin).transpose(1, 2), rotate(keys, cos, sin).transpose(1, 2)
             values = values.transpose(1, 2)
             layer_keys[:, :, :length].index_copy_(0, slots, keys)
             layer_values[:, :, :length].index_copy_(0, slots, values)
@@ -206,7 +202,7 @@ class BatchedDecoder:
                 mixed = F.scaled_dot_product_attention(
                     queries, keys, values, is_causal=True, enable_gqa=config.num_heads != config.num_kv_heads
                 )
-            hidden = _after_attention(
+            hidden = after_attention(
                 hidden,
                 mixed.transpose(1, 2).flatten(2),
                 layer.out,
@@ -218,7 +214,7 @@ class BatchedDecoder:
         return hidden
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(_rms_norm(hidden, self.weights.norm, self.config.rms_norm_eps), self.weights.head)
+        return F.linear(rms_norm(hidden, self.weights.norm, self.config.rms_norm_eps), self.weights.head)
 
     def _stops(self, tokens: Tensor) -> Tensor:
         # not isin, which may sort, and so wait for the host, which a graph cannot
@@ -249,13 +245,13 @@ class BatchedDecoder:
     def _compile(self) -> None:
         """Compile the parts around attention once for all layers, and try them."""
         self._before = torch.compile(_before_attention, dynamic=False, fullgraph=True)
-        self._after = torch.compile(_after_attention, dynamic=False, fullgraph=True)
+        self._after = torch.compile(after_attention, dynamic=False, fullgraph=True)
         try:
             with torch.no_grad():
                 self._step(self.num_positions)
         except Exception as error:
             logger.warning("torch.compile failed (%s: %s); generation goes on without it", *_named(error))
-            self._before, self._after = _before_attention, _after_attention
+            self._before, self._after = _before_attention, after_attention
 
     @torch.no_grad()
     def _capture_graphs(self) -> None:
@@ -285,16 +281,6 @@ def _named(error: Exception) -> tuple[str, str]:
     return type(error).__name__, lines[0] if lines else ""
 
 
-def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return F.rms_norm(x, (x.shape[-1],), weight, eps)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of `x` [..., heads, D]; `cos`, `sin` [..., 1, D], the sign of the rotated half folded into `sin`."""
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([second, first], dim=-1) * sin
-
-
 def _before_attention(
     hidden: Tensor,
     input_norm: Tensor,
@@ -313,20 +299,11 @@ def _before_attention(
 
     `heads` is (N, K); `slots` [S, 1], `kv_heads` [1, K] and `positions` [S, 1] say where in the caches.
     """
-    qkv = F.linear(_rms_norm(hidden, input_norm, eps), qkv_weight).view(len(hidden), -1, keys.shape[-1])
+    qkv = F.linear(rms_norm(hidden, input_norm, eps), qkv_weight).view(len(hidden), -1, keys.shape[-1])
     new_queries, new_keys, new_values = qkv.split((heads[0], heads[1], heads[1]), dim=1)
-    keys[slots, kv_heads, positions] = _rotate(new_keys, cos, sin)
+    keys[slots, kv_heads, positions] = rotate(new_keys, cos, sin)
     values[slots, kv_heads, positions] = new_values
-    return _rotate(new_queries, cos, sin)
-
-
-def _after_attention(
-    hidden: Tensor, mixed: Tensor, out: Tensor, post_norm: Tensor, gate_up: Tensor, down: Tensor, eps: float
-) -> Tensor:
-    """Output projection and MLP, each added to the residual stream `hidden` [..., H]; `mixed` [..., N * D]."""
-    hidden = hidden + F.linear(mixed, out)
-    gate, up = F.linear(_rms_norm(hidden, post_norm, eps), gate_up).chunk(2, dim=-1)
-    return hidden + F.linear(F.silu(gate) * up, down)
+    return rotate(new_queries, cos, sin)
 
 
 def _visible(lengths: Tensor, length: int, dtype: torch.dtype) -> Tensor:
