@@ -9,8 +9,11 @@ from breakeven.cli.data import data
 from breakeven.cli.doctor import EPILOG as DOCTOR_EPILOG
 from breakeven.cli.doctor import doctor
 from breakeven.cli.equal import equal
+from breakeven.cli.eval import evaluate
+from breakeven.cli.export import export
 from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
+from breakeven.cli.predict import predict
 from breakeven.cli.read import EPILOG, read
 from breakeven.cli.report import report
 from breakeven.cli.serve import serve
@@ -26,8 +29,11 @@ def register(app: typer.Typer) -> None:
     app.add_typer(data, name="data")
     app.command("doctor", epilog=DOCTOR_EPILOG)(doctor)
     app.command("equal")(equal)
+    app.command("eval")(evaluate)
+    app.command("export")(export)
     app.command("fetch")(fetch)
     app.command("head")(head)
+    app.command("predict")(predict)
     app.command("read", epilog=EPILOG)(read)
     app.command("serve")(serve)
     app.command("stop")(stop)

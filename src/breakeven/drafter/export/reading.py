@@ -115,6 +115,8 @@ def target_sizes(target: ModelFolder) -> Sizes:
 
 def _refuse_other_functions(folder: ModelFolder) -> None:
     where = f"{folder.path}: "
+    if "fc.weight" not in folder.tensors:
+        raise CheckpointError(where + "no tensor fc.weight, which joins the target's states; expected an EAGLE-3 head")
     if any("kv_a_proj_with_mqa" in name for name in folder.tensors):
         raise CheckpointError(
             where + "a head with latent attention (MLA); the model here has Llama attention only, serve it as it is"

@@ -1,0 +1,81 @@
+"""Held-out answers from the target itself: greedy, a little past their ends, with its states at every token.
+
+Two passes of generation: the answers as they are served, and from each answer's end the few tokens that judging the last round
+takes. Then one pass of the target over everything for its states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from breakeven.drafter.capture.states import PackedStates
+from breakeven.drafter.data.generation import generate
+from breakeven.drafter.data.samples import Sample
+from breakeven.drafter.evaluation.held_out import GreedyAnswer, HeldOut
+from breakeven.drafter.evaluation.prompts import RenderedPrompt
+from breakeven.errors import UsageError
+
+__all__ = ["Capture", "greedy_answers", "prepare"]
+
+# Samples in, packed states out, in the same order.
+Capture = Callable[[Sequence[Sample]], Iterable[PackedStates]]
+
+
+def greedy_answers(
+    target: Path,
+    prompts: Sequence[RenderedPrompt],
+    *,
+    max_tokens: int,
+    num_draft_tokens: int,
+    stop_ids: Sequence[int] | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
+) -> tuple[GreedyAnswer, ...]:
+    """The target's greedy answers of at most `max_tokens`, each continued far enough to judge `num_draft_tokens` drafts a round.
+
+    stop_ids: what ends an answer; None takes the model's own.
+
+    Raises:
+        UsageError, PromptsError, CheckpointError: see `generate`; or an answer that reached the end of the context.
+    """
+    beyond = num_draft_tokens - 1
+    first = generate(
+        target,
+        [prompt.token_ids for prompt in prompts],
+        max_new_tokens=max_tokens,
+        stop_ids=stop_ids,
+        dtype=dtype,
+        device=device,
+    )
+    answers: dict[int, tuple[tuple[int, ...], bool]] = {index: (tuple(tokens), reason == "stop") for index, tokens, reason in first}
+    continued: dict[int, tuple[int, ...]] = {}
+    if beyond:
+        whole = [prompt.token_ids + answers[index][0] for index, prompt in enumerate(prompts)]
+        more = generate(target, whole, max_new_tokens=beyond, stop_ids=(), dtype=dtype, device=device)
+        continued = {index: tuple(tokens) for index, tokens, _ in more}
+        short = [prompts[index].prompt_id for index, tokens in continued.items() if len(tokens) < beyond]
+        if short:
+            raise UsageError(
+                f"{len(short)} answers reach the end of the target's context (the first: {short[0]}), so their last rounds cannot "
+                "be "
+                f"judged; take shorter prompts, or fewer than {max_tokens} tokens an answer"
+            )
+    return tuple(
+        GreedyAnswer(
+            prompt_id=prompt.prompt_id,
+            kind=prompt.kind,
+            prompt_ids=prompt.token_ids,
+            answer_ids=answers[index][0],
+            beyond_ids=continued.get(index, ()),
+            finished=answers[index][1],
+        )
+        for index, prompt in enumerate(prompts)
+    )
+
+
+def prepare(answers: Sequence[GreedyAnswer], capture: Capture) -> HeldOut:
+    """Answers with the states that `capture` finds at their tokens."""
+    return HeldOut(answers=answers, states=tuple(capture([answer.as_sample() for answer in answers])))
