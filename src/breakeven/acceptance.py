@@ -19,8 +19,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Literal
 
-__all__ = ["Acceptance"]
+__all__ = ["Acceptance", "AcceptanceSource"]
+
+# Best first: counts over the window; counts that came with each request that ended; averages that a log prints; a gauge of the last
+# interval. The last two are rounded, and their counts stand only for their means.
+AcceptanceSource = Literal["counters", "requests", "log", "gauge"]
+_SOURCES: tuple[AcceptanceSource, ...] = ("counters", "requests", "log", "gauge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,7 @@ class Acceptance:
     num_drafted, num_accepted: draft tokens proposed and accepted (the bonus token is neither).
     accepted_per_position: index i counts the rounds in which drafts 0..i were all accepted.
     exact_steps: False where the engine does not count steps and `num_steps` was derived (say so beside the figure).
+    source: where the counts were read.
     """
 
     num_steps: int
@@ -40,6 +47,7 @@ class Acceptance:
     num_accepted: int
     accepted_per_position: tuple[int, ...] = ()
     exact_steps: bool = True
+    source: AcceptanceSource = "counters"
 
     def __post_init__(self) -> None:
         counts = (self.num_steps, self.num_rounds, self.num_drafted, self.num_accepted, *self.accepted_per_position)
@@ -87,6 +95,7 @@ class Acceptance:
             num_accepted=self.num_accepted + other.num_accepted,
             accepted_per_position=tuple(mine + theirs for mine, theirs in pairs),
             exact_steps=self.exact_steps and other.exact_steps,
+            source=max(self.source, other.source, key=_SOURCES.index),
         )
 
     def since(self, earlier: Acceptance) -> Acceptance:
@@ -103,4 +112,5 @@ class Acceptance:
             num_accepted=self.num_accepted - earlier.num_accepted,
             accepted_per_position=tuple(now - then for now, then in pairs),
             exact_steps=self.exact_steps and earlier.exact_steps,
+            source=max(self.source, earlier.source, key=_SOURCES.index),
         )

@@ -6,7 +6,7 @@ An adapter is a package (`vllm/`, `sglang/`, `local/`, `fake/`) with the same fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -151,6 +151,14 @@ class Engine(Protocol):
         Raises:
             EngineError: the text is not what this engine prints.
         """
+        ...
+
+    def request_fields(self, arm: Arm, facts: Mapping[str, object]) -> Mapping[str, object]:
+        """What every request must say for the engine to report more about its drafts, given what it says of itself."""
+        ...
+
+    def log_acceptance(self, arm: Arm, lines: Iterable[str]) -> Acceptance | None:
+        """Acceptance from log lines of a window, where this engine's metrics count none; None where they do, or say nothing."""
         ...
 
     def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:

@@ -22,12 +22,13 @@ __all__ = ["Answering", "LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed
 class Measured:
     """One window: what the client saw and what the counters said at its edges (None where there are none).
 
-    `num_waiting` are looks at the queue in between.
+    `num_waiting` are looks at the queue in between, `gauges` what a gauge of accept length said then, where there is one.
     """
 
     result: LoadResult
     counters: tuple[Counters, Counters] | None
     num_waiting: tuple[int, ...] = ()
+    gauges: tuple[float, ...] = ()
 
 
 class LiveArm(Protocol):

@@ -26,7 +26,7 @@ MAX_BLOB_BYTES = 4_000_000_000
 
 _FIELDS = (
     "index", "prompt_id", "kind", "scheduled_s", "start_s", "first_token_s", "end_s",
-    "prompt_tokens", "output_tokens", "finish_reason", "degenerate", "error", "staggered",
+    "prompt_tokens", "output_tokens", "finish_reason", "degenerate", "error", "staggered", "speculation",
 )  # fmt: skip
 
 
@@ -95,6 +95,8 @@ def decode_samples(requests: bytes, arrivals: bytes) -> list[RequestSample]:
         times_s = (np.cumsum(delta_us[begin:end]) / 1e6).tolist()
         tokens = np.cumsum(delta_tokens[begin:end], dtype=np.int64).tolist()
         fields = dict(zip(content["fields"], row, strict=True))
+        if not isinstance(fields.get("speculation"), dict | None):
+            raise ValueError("what was reported about a request's drafts is no table")
         samples.append(RequestSample(**fields, arrivals=tuple(zip(times_s, tokens, strict=True))))
         begin = end
     return samples

@@ -18,6 +18,7 @@ from breakeven.engines.ports import choose_port
 from breakeven.engines.process import ServerProcess
 from breakeven.engines.server_log import log_lines
 from breakeven.errors import EngineDied, EngineError, LaunchError
+from breakeven.experiment.estimated_acceptance import LogWindow, with_estimated_acceptance
 from breakeven.experiment.live import Measured, seed_of
 from breakeven.experiment.plan_schema import TrialPlan
 from breakeven.experiment.schedule import Step
@@ -69,6 +70,7 @@ class LaunchedArm:
         self.command = shown_command(self._launch_command.argv, self._launch_command.env)
         self._process: ServerProcess | None = None
         self._model = ""
+        self._request_fields: Mapping[str, object] = {}
 
     @property
     def process(self) -> ServerProcess:
@@ -96,15 +98,21 @@ class LaunchedArm:
                 self._model = (await scraper.served_models())[0]
                 await scraper.counters()
                 metrics, info = await scraper.metrics_text(), await scraper.info_text()
-                return self._engine.facts(self._arm, log_lines(log), metrics, info)
+                facts = self._engine.facts(self._arm, log_lines(log), metrics, info)
+                self._request_fields = self._engine.request_fields(self._arm, facts)
+                return facts
             except (EngineError, IndexError) as error:
                 raise LaunchError(f"arm {self._arm.name}: the server is ready but {error or 'serves no model'}") from error
 
     async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
         process, explain = self.process, self._engine.explain_failure
-        endpoint = Endpoint(url=process.base_url, model=self._model)
+        endpoint = Endpoint(url=process.base_url, model=self._model, extra_fields=self._request_fields)
+        window = LogWindow(process.log)
         async with Scraper(self._engine, process.base_url) as scraper:
-            return await _measure(endpoint, scraper, lambda: process.check_alive(explain), step, self._questions, on_progress)
+            measured = await _measure(
+                endpoint, scraper, lambda: process.check_alive(explain), step, self._questions, on_progress, window
+            )
+        return with_estimated_acceptance(measured, self._arm, self._engine.log_acceptance(self._arm, window.lines()))
 
     async def answer(
         self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
@@ -130,6 +138,7 @@ class AttachedArm:
         self._url = arm.url
         self.command = f"(attached to {arm.url})"
         self._model, self._has_counters = "", False
+        self._request_fields: Mapping[str, object] = {}
 
     async def start(self, launch: str, on_wait: Callable[[float, str], None]) -> Mapping[str, object]:
         on_wait(0.0, "")
@@ -140,16 +149,19 @@ class AttachedArm:
         try:
             async with self._scraper() as scraper:
                 metrics, info = await scraper.metrics_text(), await scraper.info_text()
-                return {**known, **self._engine.facts(self._arm, (), metrics, info)}
+                facts = {**known, **self._engine.facts(self._arm, (), metrics, info)}
+                self._request_fields = self._engine.request_fields(self._arm, facts)
+                return facts
         except EngineError as error:
             # one arm's server going away while it is looked at is that arm's failure, not the run's
             raise LaunchError(f"arm {self._arm.name}: {error}") from error
 
     async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
-        endpoint = Endpoint(url=self._url, model=self._model, api_key_env=self._arm.api_key_env)
+        endpoint = Endpoint(url=self._url, model=self._model, api_key_env=self._arm.api_key_env, extra_fields=self._request_fields)
         async with self._scraper() as scraper:
             counted = scraper if self._has_counters else None
-            return await _measure(endpoint, counted, lambda: None, step, self._questions, on_progress)
+            measured = await _measure(endpoint, counted, lambda: None, step, self._questions, on_progress)
+        return with_estimated_acceptance(measured, self._arm, None)
 
     async def answer(
         self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
@@ -171,28 +183,39 @@ async def _measure(
     step: Step,
     questions: Questions,
     on_progress: Callable[[Progress], None],
+    log: LogWindow | None = None,
 ) -> Measured:
-    """One window, ended at once when the server is gone.
+    """One window, ended at once when the server is gone. `log` is opened and closed along with it.
 
     Raises:
         EngineDied: `check_alive` says so, or the counters cannot be read any more.
     """
     edges: list[Counters] = []
     num_waiting: list[int] = []
+    gauges: list[float] = []
     looking: asyncio.Future[None] | None = None
+
+    def look(counters: Counters) -> None:
+        num_waiting.append(counters.num_waiting)
+        if counters.gauge_accept_length is not None:
+            gauges.append(counters.gauge_accept_length)
 
     async def look_at_queue(counters: Scraper) -> None:
         while True:
             await asyncio.sleep(questions.trial.window_s / (QUEUE_LOOKS + 1))
-            num_waiting.append((await counters.counters()).num_waiting)
+            look(await counters.counters())
 
     async def open_window() -> None:
         nonlocal looking
+        if log is not None:
+            log.open()
         if scraper is not None:
             edges.append(await scraper.counters())
             looking = asyncio.ensure_future(look_at_queue(scraper))
 
     async def close_window() -> None:
+        if log is not None:
+            log.close()
         if scraper is not None:
             edges.append(await scraper.counters())
 
@@ -222,7 +245,7 @@ async def _measure(
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
     counters = (edges[0], edges[1]) if len(edges) == 2 else None
-    return Measured(result=result, counters=counters, num_waiting=tuple(num_waiting))
+    return Measured(result=result, counters=counters, num_waiting=tuple(num_waiting), gauges=tuple(gauges))
 
 
 async def _while_alive(work: asyncio.Future[T], check_alive: Callable[[], None]) -> T:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm
+from breakeven.engines.request_acceptance import requests_acceptance
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.measures import decode_time_per_token, throughput
@@ -64,7 +65,20 @@ def log_decode_time_per_token(trial: Trial) -> float:
 
 
 def trial_acceptance(trial: Trial) -> Acceptance | None:
-    """Counts of the window, or None where the engine reports none or restarted in between."""
+    """Counts of the window, from the best source there is; None where there is none, or the engine restarted in between.
+
+    A server's counters of the window come first. Where it counts requests only when they end, what it reported with each answer
+    is better: it says how many drafts were accepted, and counters do not. Averages of logs and gauges come last.
+    """
+    counted = _counted(trial)
+    at_finish = trial.counters is not None and trial.counters[1].at_finish
+    if counted is not None and counted.source == "counters" and not at_finish:
+        return counted
+    reports = [(sample.speculation, sample.output_tokens) for sample in trial.samples if sample.speculation is not None]
+    return requests_acceptance(reports) or counted
+
+
+def _counted(trial: Trial) -> Acceptance | None:
     if trial.counters is None:
         return None
     before, after = (scrape.acceptance for scrape in trial.counters)

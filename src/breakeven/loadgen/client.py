@@ -37,11 +37,13 @@ class Endpoint:
     """Where to send requests. `url` is the server's root, with or without /v1; `model` is the name it serves under.
 
     `api_key_env` names an environment variable: the key itself is read when the client opens and kept nowhere else.
+    `extra_fields` go into every request: what this engine needs to be told to report more.
     """
 
     url: str
     model: str
     api_key_env: str | None = None
+    extra_fields: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -66,13 +68,21 @@ class Endpoint:
         return key
 
 
-def request_body(model: str, prompt: Prompt, point: LoadPoint, *, max_tokens: int | None = None) -> bytes:
+def request_body(
+    model: str,
+    prompt: Prompt,
+    point: LoadPoint,
+    *,
+    max_tokens: int | None = None,
+    extra_fields: Mapping[str, object] | None = None,
+) -> bytes:
     """The JSON of one request.
 
     No `seed` is sent: vLLM samples seeded requests one by one from a generator each, which is not what production traffic costs.
     No `min_tokens` either: `ignore_eos` alone fixes the length, and SGLang pays for min_tokens with a penaliser at every step.
     """
     body: dict[str, Any] = {
+        **(extra_fields or {}),
         "model": model,
         "messages": [{"role": role, "content": content} for role, content in prompt.messages],
         "max_tokens": point.max_tokens if max_tokens is None else max_tokens,

@@ -161,4 +161,5 @@ def _sample(request: Request, start_s: float) -> RequestSample:
         degenerate=None if answer.error is not None else degenerate_reason(stream.text, finished=stream.finish_reason is not None),
         error=answer.error,
         staggered=request.staggered,
+        speculation=stream.speculation,
     )

@@ -6,7 +6,7 @@ warm-up has a negative `start_s`, and an arrival before 0 or after `window_s` li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,7 +48,8 @@ class RequestSample:
 
     `error` is None for a request that ended well or was cut off by the end of the window (`finish_reason` None then).
     `staggered` marks the first request of a closed-loop slot, which asks for fewer tokens than the load point says so that slots
-    do not march in step: its tokens count, its whole latency means nothing.
+    do not march in step: its tokens count, its whole latency means nothing. `speculation` holds what the server reported about the
+    request's drafts when it ended, under its own names; None where it reported nothing.
     """
 
     index: int
@@ -65,6 +66,7 @@ class RequestSample:
     degenerate: str | None = None
     error: str | None = None
     staggered: bool = False
+    speculation: Mapping[str, int | list[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

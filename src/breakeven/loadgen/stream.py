@@ -23,6 +23,8 @@ __all__ = ["MAX_EVENT_BYTES", "MAX_TEXT_CHARS", "AnswerStream", "StreamError", "
 MAX_EVENT_BYTES = 1 << 20
 MAX_TEXT_CHARS = 10_000_000
 MAX_TOKENS = 100_000_000
+# Fields, and entries of a histogram, that are kept of what a server reports about one request.
+MAX_REPORTED = 128
 
 _REASON_CHARS = 160
 
@@ -54,6 +56,7 @@ class AnswerStream:
         "first_token_s",
         "output_tokens",
         "prompt_tokens",
+        "speculation",
     )
 
     def __init__(self) -> None:
@@ -62,6 +65,7 @@ class AnswerStream:
         self.prompt_tokens: int | None = None
         self.output_tokens = 0
         self.finish_reason: str | None = None
+        self.speculation: dict[str, int | list[int]] | None = None
         self.done = False
         self._text: list[str] = []
         self._num_chars = 0
@@ -108,6 +112,8 @@ class AnswerStream:
             if event.get("error") is not None:
                 raise StreamError(f"error in the stream: {_message(event['error'])}")
             self._count(event.get("usage"), event.get("choices"), now_s)
+            if "sglext" in event or "metrics" in event:
+                self.speculation = _speculation(event) or self.speculation
         except (AttributeError, LookupError, TypeError, ValueError) as error:  # orjson's error is a ValueError
             raise StreamError(f"malformed event: {printable(payload.decode('utf-8', 'replace'), 80)}") from error
 
@@ -150,6 +156,22 @@ class AnswerStream:
             if total > 1 and self._last_text_s > self.first_token_s:
                 self.arrivals.append((self.first_token_s, 1))
             self.arrivals.append((self._last_text_s, total))
+
+
+def _speculation(event: dict[str, Any]) -> dict[str, int | list[int]] | None:
+    """Counts about a request's drafts, in SGLang's or vLLM's place for them; what else stands there is left out."""
+    for place, name in (("sglext", "spec_tokens_details"), ("metrics", "speculative_decoding")):
+        found = (event.get(place) or {}).get(name)
+        if isinstance(found, dict):
+            kept = {str(key)[:64]: value for key, value in list(found.items())[:MAX_REPORTED] if _is_counts(value)}
+            return kept or None
+    return None
+
+
+def _is_counts(value: object) -> bool:
+    if isinstance(value, list):
+        return len(value) <= MAX_REPORTED and all(type(count) is int and 0 <= count <= MAX_TOKENS for count in value)
+    return type(value) is int and 0 <= value <= MAX_TOKENS
 
 
 def _count_of(value: object) -> int:

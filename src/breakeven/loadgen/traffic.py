@@ -124,7 +124,10 @@ class Traffic:
         self.requests.append(request)
         self.under_way.add(request)
         try:
-            body = request_body(self._client.endpoint.model, request.prompt, self._point, max_tokens=first_tokens)
+            endpoint = self._client.endpoint
+            body = request_body(
+                endpoint.model, request.prompt, self._point, max_tokens=first_tokens, extra_fields=endpoint.extra_fields
+            )
             await self._client.ask(body, request.answer)
         finally:
             self.under_way.discard(request)

@@ -76,6 +76,10 @@ def test_samples_survive_packing() -> None:
     stored = StoredSamples(3, requests, arrivals)
     assert (len(stored), stored[1], list(stored[1:])) == (3, SAMPLES[1], list(SAMPLES[1:]))
     assert decode_samples(*encode_samples(())) == []
+    reported = replace(SAMPLES[0], speculation={"spec_verify_ct": 3, "histogram": [1, 2]})
+    assert decode_samples(*encode_samples([reported])) == [reported]
+    with pytest.raises(ValueError, match="no table"):
+        decode_samples(*encode_samples([replace(SAMPLES[0], speculation=[1])]))
 
 
 def test_many_arrivals_take_few_bytes() -> None:

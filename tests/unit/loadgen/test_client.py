@@ -54,6 +54,8 @@ async def test_what_is_sent(serve: Any, script: Any) -> None:
     assert "Authorization" not in server.headers[0]
     assert server.headers[0]["Accept-Encoding"] == "identity"
     assert json.loads(request_body("m", PROMPT, POINT, max_tokens=2))["max_tokens"] == 2
+    told = json.loads(request_body("m", PROMPT, POINT, extra_fields={"return_spec_tokens_details": True, "model": "other"}))
+    assert (told["return_spec_tokens_details"], told["model"]) == (True, "m")
 
 
 @pytest.mark.parametrize(

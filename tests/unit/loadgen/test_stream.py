@@ -167,3 +167,21 @@ def test_an_endless_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_printable_is_one_short_safe_line() -> None:
     assert printable("a\x1b[31m\n\tb\u202e c") == "a [31m b c"
     assert len(printable("x" * 10_000)) == 160
+
+
+@pytest.mark.parametrize(
+    ("event", "kept"),
+    [
+        ({"sglext": {"spec_tokens_details": {"spec_verify_ct": 3, "spec_accept_rate": 0.5, "histogram": [1, 2]}}},
+         {"spec_verify_ct": 3, "histogram": [1, 2]}),
+        ({"metrics": {"speculative_decoding": {"num_spec_steps": 3, "per_step_accepted": None}}}, {"num_spec_steps": 3}),
+        ({"metrics": {"time_to_first_token_ms": 3.0}}, None),
+        ({"metrics": None, "sglext": None}, None),
+        ({"sglext": {"spec_tokens_details": [{"spec_verify_ct": 3}]}}, None),
+        ({"sglext": {"spec_tokens_details": {"spec_verify_ct": -3, "a": True, "b": [1] * 200, "c": "x", "d": {}}}}, None),
+    ],
+)  # fmt: skip
+def test_counts_that_come_with_an_answer(event: dict[str, object], kept: dict[str, object] | None) -> None:
+    answer = AnswerStream()
+    answer.feed(b"data: " + json.dumps({"choices": [], **event}).encode() + b"\n\n", 1.0)
+    assert answer.speculation == kept

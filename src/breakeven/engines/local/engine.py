@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Counters, LaunchCommand
 from breakeven.engines.local import facts, launch, logs, metrics
 
@@ -28,6 +29,12 @@ class LocalEngine:
 
     def parse_metrics(self, exposition: str, time_s: float) -> Counters:
         return metrics.parse_metrics(exposition, time_s)
+
+    def request_fields(self, arm: Arm, facts: Mapping[str, object]) -> Mapping[str, object]:
+        return {}
+
+    def log_acceptance(self, arm: Arm, lines: Iterable[str]) -> Acceptance | None:
+        return None  # its metrics count it
 
     def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:
         return logs.explain_failure(log_tail, exit_code)

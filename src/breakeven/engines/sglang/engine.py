@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Counters, LaunchCommand
-from breakeven.engines.sglang import facts, launch, logs, metrics
+from breakeven.engines.sglang import facts, launch, logs, meta_info, metrics
+from breakeven.engines.sglang.log_acceptance import log_acceptance
 
 __all__ = ["SglangEngine"]
 
@@ -28,6 +30,14 @@ class SglangEngine:
 
     def parse_metrics(self, exposition: str, time_s: float) -> Counters:
         return metrics.parse_metrics(exposition, time_s)
+
+    def request_fields(self, arm: Arm, facts: Mapping[str, object]) -> Mapping[str, object]:
+        return meta_info.request_fields(facts.get("version")) if arm.speculation is not None else {}
+
+    def log_acceptance(self, arm: Arm, lines: Iterable[str]) -> Acceptance | None:
+        if arm.speculation is None:
+            return None
+        return log_acceptance(lines, arm.speculation.num_draft_tokens)
 
     def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:
         return logs.explain_failure(log_tail, exit_code)

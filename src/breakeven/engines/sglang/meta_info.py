@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from breakeven.acceptance import Acceptance
 from breakeven.errors import EngineError
-from breakeven.versions import Span
+from breakeven.versions import Span, Version
 
-__all__ = ["META_INFO_FIELDS", "MetaInfoFields", "meta_info_acceptance"]
+__all__ = ["META_INFO_FIELDS", "ROUNDS", "TOKENS", "MetaInfoFields", "meta_info_acceptance", "request_fields"]
 
 ROUNDS = "spec_verify_ct"  # in every release
 TOKENS = "completion_tokens"
@@ -53,6 +53,19 @@ META_INFO_FIELDS: tuple[MetaInfoFields, ...] = (
 )
 
 
+# The OpenAI-compatible endpoints report the same counts with a streamed answer, where the request asks for them (sglang PR 33518).
+FIRST_ASKED = Version.parse("0.5.19")
+
+
+def request_fields(version: object) -> Mapping[str, object]:
+    """What a request says to have its counts reported; nothing for a release that would not know it, or is not known itself."""
+    try:
+        known = Version.parse(version) if isinstance(version, str) else None
+    except ValueError:
+        known = None
+    return {"return_spec_tokens_details": True} if known is not None and known >= FIRST_ASKED else {}
+
+
 def meta_info_acceptance(answers: Iterable[Mapping[str, object]]) -> Acceptance | None:
     """The acceptance of requests together; None where none of them was speculated.
 
@@ -82,6 +95,7 @@ def _of(answer: Mapping[str, object]) -> Acceptance | None:
         num_accepted=num_accepted,
         accepted_per_position=_per_position(answer, fields.histogram),
         exact_steps=fields.accepted is not None,
+        source="requests",
     )
 
 

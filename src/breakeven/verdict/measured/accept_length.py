@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from breakeven.acceptance import Acceptance
+from breakeven.acceptance import Acceptance, AcceptanceSource
 from breakeven.experiment.summary import RunSummary
 from breakeven.stats.intervals import Estimate, block_interval
 from breakeven.verdict.result import AcceptanceSummary, Interval
 
-__all__ = ["AcceptLength", "accept_length", "acceptance_summary"]
+__all__ = ["SOURCES", "AcceptLength", "accept_length", "acceptance_summary"]
+
+SOURCES: dict[AcceptanceSource, str] = {
+    "counters": "counters of the server, difference over the window",
+    "requests": "what the server reported with every answer that ended",
+    "log": "averages in the server's log, rounded to two digits",
+    "gauge": "a gauge of the server's last interval, looked at a few times",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,6 @@ def acceptance_summary(length: AcceptLength) -> AcceptanceSummary:
         drafted_share=counts.drafted_share,
         joint=counts.joint,
         conditional=tuple(None if math.isnan(share) else share for share in counts.conditional),
-        source="counters of the server, difference over the window",
+        source=SOURCES[counts.source],
         exact=counts.exact_steps,
     )

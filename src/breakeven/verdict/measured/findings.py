@@ -7,6 +7,7 @@ import math
 from breakeven.checkpoints.random_head import is_random_head
 from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.findings import Finding
+from breakeven.verdict.measured.accept_length import SOURCES
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.fairness import fairness_findings
 from breakeven.verdict.measured.prediction import GAP_ALPHA
@@ -34,6 +35,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_at_ceiling(case),
         *_forced_missed(case),
         *_varies_with_load(case),
+        *_estimated(case),
         *_costs_disagree(case),
         *_gaps(case),
         *fairness_findings(case),
@@ -222,6 +224,21 @@ def _varies_with_load(case: Case) -> list[Finding]:
                 )
             )
     return found
+
+
+def _estimated(case: Case) -> list[Finding]:
+    found = {(arm, length.counts.source) for (arm, _), length in case.lengths.items() if length.counts.source in ("log", "gauge")}
+    return [
+        Finding(
+            code="accept-length-estimated",
+            severity="info",
+            confidence="high",
+            title=f"The accept length of {arm} is an estimate: its server counts no acceptance",
+            evidence=(f"read from {SOURCES[source]}",),
+            remedy="Speedups do not depend on it. For counts, use a release that has them (SGLang 0.5.15 and later).",
+        )
+        for arm, source in sorted(found)
+    ]
 
 
 def _costs_disagree(case: Case) -> list[Finding]:
