@@ -9,14 +9,14 @@ words, because not every script puts spaces between words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from breakeven.drafter.data.prompt_records import normalised
 
-__all__ = ["MIN_SIMILARITY", "group_near_duplicates", "near_any"]
+__all__ = ["MIN_SIMILARITY", "Signatures", "group_near_duplicates", "near_any", "signatures"]
 
 MIN_SIMILARITY = 0.5
 NGRAM_BYTES = 6
@@ -29,42 +29,13 @@ BUCKET_COMPARED = 64
 Signatures = NDArray[np.uint32]
 
 
-def group_near_duplicates(texts: Sequence[str]) -> list[int]:
-    """The group of each text: the index of the group's first text."""
-    signatures = _signatures(texts)
-    parents = list(range(len(texts)))
-    for bucket in _buckets(signatures):
-        hubs = bucket[:BUCKET_COMPARED]
-        alike = (signatures[bucket][:, None, :] == signatures[hubs][None, :, :]).mean(axis=2, dtype=np.float32) >= MIN_SIMILARITY
-        for row, column in zip(*np.nonzero(alike), strict=True):
-            _join(parents, int(bucket[row]), int(hubs[column]))
-    return [_root(parents, index) for index in range(len(texts))]
-
-
-def near_any(texts: Sequence[str], others: Sequence[str]) -> list[bool]:
-    """Whether each text is a near-duplicate of any of `others`."""
-    near = [False] * len(texts)
-    if not texts or not others:
-        return near
-    signatures, other_signatures = _signatures(texts), _signatures(others)
-    for band in range(0, NUM_HASHES - BAND_HASHES + 1, BAND_HASHES):
-        buckets: dict[bytes, list[int]] = {}
-        for index, row in enumerate(other_signatures[:, band : band + BAND_HASHES]):
-            buckets.setdefault(row.tobytes(), []).append(index)
-        for index, row in enumerate(signatures[:, band : band + BAND_HASHES]):
-            if not near[index] and (met := buckets.get(row.tobytes())):
-                shares = (other_signatures[met] == signatures[index]).mean(axis=1, dtype=np.float32)
-                near[index] = bool(shares.max() >= MIN_SIMILARITY)
-    return near
-
-
-def _signatures(texts: Sequence[str]) -> Signatures:
+def signatures(texts: Sequence[str]) -> Signatures:
     """MinHash signatures [texts, NUM_HASHES]. The multipliers are fixed: the same texts give the same groups everywhere."""
     numbers = np.random.Generator(np.random.PCG64(20261130))
     factors = (numbers.integers(1, 1 << 31, NUM_HASHES, dtype=np.uint64) << np.uint64(1)) | np.uint64(1)
     offsets = numbers.integers(0, 1 << 63, NUM_HASHES, dtype=np.uint64)
     powers = np.array([pow(1_000_003, power, 1 << 64) for power in range(NGRAM_BYTES)], dtype=np.uint64)
-    signatures = np.empty((len(texts), NUM_HASHES), dtype=np.uint32)
+    found = np.empty((len(texts), NUM_HASHES), dtype=np.uint32)
     for index, text in enumerate(texts):
         data = np.frombuffer(f" {normalised(text) or text} ".encode().ljust(NGRAM_BYTES), dtype=np.uint8).astype(np.uint64)
         windows = np.lib.stride_tricks.sliding_window_view(data, NGRAM_BYTES)
@@ -72,20 +43,43 @@ def _signatures(texts: Sequence[str]) -> Signatures:
         # multiply-shift: the upper half of a wrapped product is a good hash of it
         mixed = (shingles ^ (shingles >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(32)
-        signatures[index] = ((mixed[:, None] * factors + offsets) >> np.uint64(32)).astype(np.uint32).min(axis=0)
-    return signatures
+        found[index] = ((mixed[:, None] * factors + offsets) >> np.uint64(32)).astype(np.uint32).min(axis=0)
+    return found
 
 
-def _buckets(signatures: Signatures) -> list[NDArray[np.int64]]:
-    """Texts that agree in a whole band, ascending; those that agree with nobody are left out."""
-    buckets = []
-    for band in range(0, NUM_HASHES - BAND_HASHES + 1, BAND_HASHES):
-        _, inverse, counts = np.unique(signatures[:, band : band + BAND_HASHES], axis=0, return_inverse=True, return_counts=True)
-        inverse = inverse.reshape(-1)
+def group_near_duplicates(texts: Signatures) -> list[int]:
+    """The group of each text: the index of the group's first text."""
+    parents = list(range(len(texts)))
+    for keys in _bands(texts):
+        _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
         order = np.argsort(inverse, kind="stable")
         ends = np.cumsum(counts)
-        buckets += [order[end - count : end] for end, count in zip(ends, counts, strict=True) if count > 1]
-    return buckets
+        for last in np.nonzero(counts > 1)[0]:
+            bucket = order[ends[last] - counts[last] : ends[last]]
+            hubs = bucket[:BUCKET_COMPARED]
+            alike = (texts[bucket][:, None, :] == texts[hubs][None, :, :]).mean(axis=2, dtype=np.float32) >= MIN_SIMILARITY
+            for row, column in zip(*np.nonzero(alike), strict=True):
+                _join(parents, int(bucket[row]), int(hubs[column]))
+    return [_root(parents, index) for index in range(len(texts))]
+
+
+def near_any(texts: Signatures, others: Signatures) -> NDArray[np.bool_]:
+    """Whether each text is a near-duplicate of any of `others`."""
+    near = np.zeros(len(texts), dtype=np.bool_)
+    for keys, other_keys in zip(_bands(texts), _bands(others), strict=True):
+        order = np.argsort(other_keys, kind="stable")
+        begins, ends = (np.searchsorted(other_keys, keys, side, sorter=order) for side in ("left", "right"))
+        for index in np.nonzero((ends > begins) & ~near)[0]:
+            met = others[order[begins[index] : ends[index]]]
+            near[index] = (met == texts[index]).mean(axis=1, dtype=np.float32).max() >= MIN_SIMILARITY
+    return near
+
+
+def _bands(texts: Signatures) -> Iterator[NDArray[np.uint64]]:
+    """One key a text for each band. Two bands with one key differ with probability 2^-64: the signatures are compared anyway."""
+    multipliers = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
+    for band in range(0, NUM_HASHES - BAND_HASHES + 1, BAND_HASHES):
+        yield texts[:, band : band + BAND_HASHES].astype(np.uint64) @ multipliers
 
 
 def _root(parents: list[int], index: int) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from breakeven.drafter.data.combinations import held_out_topics
-from breakeven.drafter.data.near_duplicates import group_near_duplicates, near_any
+from breakeven.drafter.data.near_duplicates import group_near_duplicates, near_any, signatures
 from breakeven.drafter.data.prompt_records import PromptRecord, normalised
 
 __all__ = ["SplitPrompts", "split_prompts"]
@@ -46,16 +46,18 @@ def split_prompts(combinations: Sequence[PromptRecord], free: Sequence[PromptRec
             single.append(record)
     texts = [_text(record.messages) for record in single]
     groups: defaultdict[int, list[int]] = defaultdict(list)
-    for index, group in enumerate(group_near_duplicates(texts)):
+    signed = signatures(texts)
+    for index, group in enumerate(group_near_duplicates(signed)):
         groups[group].append(index)
-
-    trained = near_any(texts, [_text(record.messages) for record in combinations if record.split == "train"])
-    reserved = near_any(texts, [_text(record.messages) for record in combinations if record.split == "held_out"])
+    trained, reserved = (
+        near_any(signed, signatures([_text(record.messages) for record in combinations if record.split == side])).tolist()
+        for side in ("train", "held_out")
+    )
     if combinations:
         topics = [f" {_stemmed(topic.name)} " for topic in held_out_topics()]
-        reserved = [
-            near or any(topic in f" {_stemmed(text)} " for topic in topics) for near, text in zip(reserved, texts, strict=True)
-        ]
+        for index, text in enumerate(texts):
+            stemmed = f" {_stemmed(text)} "
+            reserved[index] = reserved[index] or any(topic in stemmed for topic in topics)
     most = max(1.0, MAX_HELD_OUT_GROUP_SHARE * held_out_share * len(single))
     split: list[PromptRecord] = []
     for members in groups.values():
