@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from breakeven.engines.base import Arm
@@ -14,6 +15,7 @@ from breakeven.engines.fake.truth import truth_of
 from breakeven.engines.ledger import LaunchLedger, end_leftovers
 from breakeven.engines.registry import get_engine
 from breakeven.errors import PromptsError, StoreError
+from breakeven.experiment.curving import certain_points
 from breakeven.experiment.events import Note, Tell
 from breakeven.experiment.live import LiveArm, MakeLive, SimulatedArm
 from breakeven.experiment.placement import lives_side_by_side
@@ -23,7 +25,7 @@ from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.runner import Outcome, carry_out
 from breakeven.experiment.schedule import planned_steps
 from breakeven.experiment.served import AttachedArm, LaunchedArm, Questions, shown_command
-from breakeven.experiment.stopping import open_comparisons
+from breakeven.experiment.stopping import still_wanted
 from breakeven.experiment.store import RunStore
 from breakeven.loadgen.prompts import builtin_prompts, read_prompts
 from breakeven.loadgen.samples import Prompt
@@ -77,7 +79,7 @@ def measure(plan: Plan, folder: Path, tell: Tell, *, make_live: MakeLive | None 
         side_by_side = store.record().provenance[SIDE_BY_SIDE] == "yes"
         if make_live is None:
             make_live = _live_arms(plan, prompts, store, closing)
-        return carry_out(plan, store, make_live, open_comparisons, tell, side_by_side=side_by_side)
+        return carry_out(plan, store, make_live, partial(still_wanted, curve=plan.curve), tell, side_by_side=side_by_side)
 
 
 def commands(plan: Plan) -> list[tuple[str, str, str]]:
@@ -101,8 +103,11 @@ def commands(plan: Plan) -> list[tuple[str, str, str]]:
 
 def budget(plan: Plan) -> Budget:
     """Launches, trials and seconds of the blocks that are certain."""
-    num_trials = sum(len(turn) for block in range(plan.launches.min) for turn in planned_steps(plan, block, side_by_side=True))
-    num_launches = plan.launches.min * sum(arm.url is None for arm in plan.arms())
+    certain = None if plan.curve is None else frozenset(certain_points(plan))
+    turns = [turn for block in range(plan.launches.min) for turn in planned_steps(plan, block, certain, side_by_side=True)]
+    attached = {arm.name for arm in plan.arms() if arm.url is not None}
+    num_trials = sum(map(len, turns))
+    num_launches = sum(len({step.arm for step in turn} - attached) for turn in turns)
     return Budget(
         num_launches=num_launches,
         num_trials=num_trials,

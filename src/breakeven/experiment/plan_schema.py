@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator, model_validator
 
 from breakeven.engines.base import Arm, Speculation
+from breakeven.experiment.curve_plan import CurvePlan, curve_arms
 from breakeven.experiment.secrets import names_a_secret
 from breakeven.loadgen.samples import LoadPoint
 
@@ -78,6 +79,7 @@ class TrialPlan(_Section):
     warmup_s: float = Field(default=5.0, ge=0.0, le=3600.0, description="Load before the window opens, not measured")
     window_s: float = Field(default=30.0, gt=0.0, le=86400.0, description="Length of the measured window")
     repeats: int = Field(default=1, ge=1, le=100, description="Windows of each arm at each load point within one launch")
+    reset_cache: bool = Field(default=False, description="Empty the server's prefix cache before each window's load begins")
 
 
 class SpeculationPlan(_Section):
@@ -210,7 +212,23 @@ class Plan(ServingPlan):
     trial: TrialPlan = Field(default_factory=TrialPlan, description="One measured window")
     side_by_side: bool | Literal["auto"] = Field(default="auto", description="Keep a block's servers alive together")
     arm_plans: dict[str, ArmPlan] = Field(alias="arms", min_length=1, description="The serving configurations that are compared")
+    curve: CurvePlan | None = Field(default=None, description="Measure break-even accept lengths over batches and drafts")
     start_timeout_s: float = Field(default=300.0, gt=0.0, le=86400.0, description="How long a server may take to become ready")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _curve_arms(cls, content: Any) -> Any:
+        """A curve stands for arms; those that a stored plan holds already, with their paths resolved, are kept."""
+        if not isinstance(content, dict) or content.get("curve") is None:
+            return content
+        content = {**content, "curve": {} if content["curve"] is True else content["curve"]}
+        arms = content.get("arms") or {"plain": None}
+        try:
+            stands_for = curve_arms(CurvePlan.model_validate(content["curve"]))
+        except ValidationError:
+            # reported where the key itself is read, with its line
+            stands_for = {}
+        return {**content, "arms": {**stands_for, **arms} if isinstance(arms, dict) else arms}
 
     @field_validator("name")
     @classmethod

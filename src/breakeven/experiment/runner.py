@@ -87,8 +87,8 @@ class _Run:
         self._failed: dict[str, str] = {}
         self._was_ready: set[str] = set()
         self._launch_times_s: list[float] = []
-        # what the block under way measures; None where that is everything
-        self._wanted: frozenset[Pair] | None = None
+        # what each block measures, where that is not everything: blocks before it are complete when it is asked for, so it stays
+        self._wanted: dict[int, frozenset[Pair]] = {}
         self._done = _done(store.record().trials)
 
     async def until_signalled(self) -> Outcome:
@@ -117,6 +117,8 @@ class _Run:
         return next_block(self._plan, self._done, self._failed, self._still_open, side_by_side=self._side_by_side)
 
     def _still_open(self, num_blocks: int) -> frozenset[Pair]:
+        if num_blocks in self._wanted:
+            return self._wanted[num_blocks]
         record = self._store.record()
         # a launch that was cut short and made again counts once, so that a killed run has the same budget as one that was not
         seen = replace(
@@ -127,8 +129,8 @@ class _Run:
                 if trial.block < num_blocks
             ],
         )
-        self._wanted = frozenset(self._open_comparisons(seen))
-        return self._wanted
+        self._wanted[num_blocks] = frozenset(self._open_comparisons(seen))
+        return self._wanted[num_blocks]
 
     async def _turn(self, block: int, steps: tuple[Step, ...]) -> None:
         for arm in dict.fromkeys(step.arm for step in steps):
@@ -254,8 +256,10 @@ class _Run:
     def _left(self) -> tuple[int, int]:
         """Trials and launches still to come in the blocks that are certain."""
         trials = launches = 0
+        latest = self._wanted[max(self._wanted)] if self._wanted else None
         for block in range(self._plan.launches.min):
-            for turn in planned_steps(self._plan, block, self._wanted, side_by_side=self._side_by_side):
+            wanted = self._wanted.get(block, latest if self._plan.curve is not None else None)
+            for turn in planned_steps(self._plan, block, wanted, side_by_side=self._side_by_side):
                 left = [step for step in turn if step.arm not in self._failed and not self._is_settled(step)]
                 trials += len(left)
                 launches += len({step.arm for step in left} - set(self._alive))

@@ -6,7 +6,7 @@ order is rotated by n // 2 and reversed when n is odd (ABBA), so that over two p
 often as after it, and over 2 x arms passes in every place. The base order comes from the plan's seed.
 
 Blocks 0 .. launches.min - 1 measure everything. After each complete block the comparisons that are still open are measured again,
-up to launches.max.
+up to launches.max. A plan with a curve chooses its points from the first block on.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def next_block(
     failed = frozenset(failed)
     for block in range(plan.launches.max):
         wanted: frozenset[Pair] | None = None
-        if block >= plan.launches.min:
+        if block >= plan.launches.min or plan.curve is not None:
             wanted = open_comparisons(block)
             if not any(arm not in failed for arm, _ in wanted):
                 return None

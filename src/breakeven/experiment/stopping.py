@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from breakeven.experiment.comparing import compare
+from breakeven.experiment.curve_plan import CURVE_PREFIX, CurvePlan
+from breakeven.experiment.curving import curve_points
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.summary import RunSummary
 
-__all__ = ["open_comparisons"]
+__all__ = ["open_comparisons", "still_wanted"]
+
+
+def still_wanted(record: RunRecord, curve: CurvePlan | None) -> list[tuple[str, str]]:
+    """(arm, load label) of everything that another block should measure: open comparisons, and points of the plan's curve."""
+    if curve is None:
+        return open_comparisons(record)
+    others = replace(record, arms=[arm for arm in record.arms if not arm.name.startswith(CURVE_PREFIX)])
+    return open_comparisons(others) + curve_points(record, curve)
 
 
 def open_comparisons(record: RunRecord) -> list[tuple[str, str]]:

@@ -1,0 +1,72 @@
+"""`curve:` in a plan: the break-even accept length over batches and numbers of drafts, measured by forced acceptance.
+
+It stands for arms that nobody should have to write out: for every number of drafts one that is forced to accept half of them, and
+one that accepts a fifth, which shows whether the price of a round depends on what is accepted. Which of them are really measured is
+decided while the run goes on (`curving.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+
+__all__ = ["CURVE_PREFIX", "CurvePlan", "curve_arm", "curve_arms"]
+
+CURVE_PREFIX = "curve-k"
+_LOW = "-low"
+# shares of the drafts that are accepted: half is near what good heads reach, a fifth near what weak ones do
+_SHARE = 0.5
+_LOW_SHARE = 0.2
+
+Whole = Annotated[int, Field(ge=1, le=64)]
+
+
+class CurvePlan(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    method: Literal["ngram", "eagle3"] = Field(default="eagle3", description="How to draft")
+    drafter: str | None = Field(default=None, description="EAGLE-3 head: a folder, a hub id, or random (default)")
+    num_draft_tokens: Annotated[tuple[Whole, ...], Strict(False)] = Field(
+        default=(1, 2, 3, 4, 5), min_length=1, max_length=64, description="Numbers of drafts that the curve is wanted for"
+    )
+    precision: float = Field(
+        default=0.05, gt=0.0, lt=1.0, description="Half width of an interval of c, relative to c, that will do"
+    )
+    simulation: dict[Annotated[int, Strict(False)], dict[str, Any]] = Field(
+        default_factory=dict, description="Engine fake: declared truth of the arms with so many drafts"
+    )
+
+    @field_validator("num_draft_tokens")
+    @classmethod
+    def _ascending(cls, drafts: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(drafts)) != len(drafts):
+            raise ValueError(f"num_draft_tokens lists a number twice: {list(drafts)}")
+        return tuple(sorted(drafts))
+
+    @model_validator(mode="after")
+    def _possible(self) -> CurvePlan:
+        if self.method != "eagle3" and self.drafter is not None:
+            raise ValueError(f"method {self.method} takes no drafter; remove the key or choose method eagle3")
+        return self
+
+
+def curve_arm(num_draft_tokens: int, *, low: bool = False) -> str:
+    """The name of the arm that measures c with so many drafts."""
+    return f"{CURVE_PREFIX}{num_draft_tokens}{_LOW if low else ''}"
+
+
+def curve_arms(curve: CurvePlan) -> dict[str, dict[str, Any]]:
+    """Every arm that `curve` stands for, as a plan would spell it."""
+    arms = {}
+    for k in curve.num_draft_tokens:
+        for low in (False, True):
+            speculation: dict[str, Any] = {"method": curve.method, "num_draft_tokens": k}
+            if curve.method == "eagle3":
+                speculation["drafter"] = curve.drafter or "random"
+            speculation["forced_accept_length"] = 1.0 + round((_LOW_SHARE if low else _SHARE) * k, 2)
+            arm: dict[str, Any] = {"speculation": speculation}
+            if k in curve.simulation:
+                arm["simulation"] = curve.simulation[k]
+            arms[curve_arm(k, low=low)] = arm
+    return arms

@@ -1,0 +1,107 @@
+"""Between measured points of the curve: brackets, lines that were tested, and jumps that are never smoothed over."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from breakeven.costs.measured_surface import MeasuredSurface, half_width
+from breakeven.costs.refining import first_points, middles
+from breakeven.costs.surface import Cost, UnknownCost
+
+DRAFTS = (1, 2, 3, 4, 5, 6, 7)
+
+
+def cost(value: float, width: float = 0.02) -> Cost:
+    return Cost(value=value, low=value * (1 - width), high=value * (1 + width))
+
+
+def surface(points: dict[int, float], width: float = 0.02, batch: int = 8) -> MeasuredSurface:
+    return MeasuredSurface(measured={(batch, k): cost(value, width) for k, value in points.items()})
+
+
+def test_no_drafts_cost_nothing_and_measured_points_stay_as_they_are() -> None:
+    known = surface({1: 1.1, 7: 1.7})
+    assert known.cost(8, 0) == Cost(value=1.0, low=1.0, high=1.0)
+    assert known.cost(8, 7) == cost(1.7)
+
+
+def test_beyond_what_was_measured_nothing_is_known() -> None:
+    known = surface({1: 1.1, 7: 1.7})
+    with pytest.raises(UnknownCost, match="beyond those measured at 8 running requests \\(1, 7\\)"):
+        known.cost(8, 9)
+    with pytest.raises(UnknownCost, match="16 running requests \\(measured: 8\\)"):
+        known.cost(16, 3)
+
+
+def test_an_untested_line_is_no_more_than_a_bracket() -> None:
+    between = surface({1: 1.1, 7: 1.7}).cost(8, 4)
+    assert between.value == pytest.approx(1.4)
+    assert between.low == pytest.approx(1.1 * 0.98)
+    assert between.high == pytest.approx(1.7 * 1.02)
+
+
+def test_a_line_that_holds_in_the_middle_is_read_with_the_ends_own_doubt() -> None:
+    between = surface({1: 1.1, 4: 1.4, 7: 1.7}).cost(8, 2)
+    assert between.value == pytest.approx(1.2)
+    assert half_width(between) == pytest.approx(0.02, abs=1e-9)
+
+
+def test_a_jump_keeps_its_stretch_a_bracket_and_leaves_the_others_lines() -> None:
+    # straight but for a jump by 2.0 between 5 and 6 drafts
+    known = surface({1: 1.1, 2: 1.2, 4: 1.4, 5: 1.5, 6: 3.6, 7: 3.7})
+    assert half_width(known.cost(8, 3)) < 0.03
+    assert known.hidden_jump(8, 5, 6) == pytest.approx(2.0)
+    wide = surface({1: 1.1, 4: 1.4, 7: 3.7})
+    assert wide.cost(8, 5).low < 1.5
+    assert wide.cost(8, 6).high > 3.6
+
+
+@given(
+    jump=st.floats(0.0, 5.0),
+    after=st.sampled_from((1, 2, 3, 4, 5, 6)),
+    slope=st.floats(0.01, 0.5),
+    measured=st.sets(st.sampled_from((2, 3, 4, 5, 6))),
+)
+def test_wherever_one_jump_lies_the_interval_holds_the_truth(jump: float, after: int, slope: float, measured: set[int]) -> None:
+    truth = {k: 1.0 + slope * k + (jump if k > after else 0.0) for k in DRAFTS}
+    known = surface({k: truth[k] for k in (1, 7, *measured)}, width=0.0)
+    for k in DRAFTS:
+        found = known.cost(8, k)
+        assert found.low <= truth[k] * (1 + 1e-9)
+        assert found.high >= truth[k] * (1 - 1e-9)
+
+
+def test_refining_starts_with_ends_and_middle() -> None:
+    assert first_points(DRAFTS) == (1, 4, 7)
+    assert first_points((3,)) == (3,)
+    assert first_points((1, 5)) == (1, 5)
+
+
+def test_a_line_needs_no_further_point() -> None:
+    assert middles(surface({1: 1.1, 4: 1.4, 7: 1.7}), 8, DRAFTS, 0.05) == set()
+
+
+def test_a_jump_is_closed_in_on() -> None:
+    truth = {k: 1.0 + 0.1 * k + (2.0 if k > 5 else 0.0) for k in DRAFTS}
+    measured, rounds = {k: truth[k] for k in first_points(DRAFTS)}, 0
+    while more := middles(surface(measured), 8, DRAFTS, 0.05):
+        measured |= {k: truth[k] for k in more}
+        rounds += 1
+        assert rounds < 10
+    assert {5, 6} <= set(measured)
+    assert all(half_width(surface(measured).cost(8, k)) < 0.08 for k in DRAFTS)
+
+
+def test_noise_that_looks_like_a_bend_asks_for_no_point() -> None:
+    noisy = surface({1: 1.1, 4: 1.44, 7: 1.7}, width=0.06)
+    assert middles(noisy, 8, DRAFTS, 0.02) == set()
+    assert middles(surface({1: 1.1, 4: 1.8, 7: 1.9}, width=0.02), 8, DRAFTS, 0.02) != set()
+
+
+def test_widths_are_relative() -> None:
+    assert half_width(Cost(value=2.0, low=1.8, high=2.2)) == pytest.approx(0.1)
+    assert math.isinf(half_width(Cost(value=2.0, low=1.0, high=math.inf)))
