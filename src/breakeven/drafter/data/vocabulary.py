@@ -1,7 +1,8 @@
 """The draft vocabulary: the target's most frequent answer tokens, and what share of answers they cover.
 
-A drafter with a quarter of the target's vocabulary has a quarter of its head to read at every draft. What it cannot say is rejected,
-so coverage bounds acceptance from above; it is given on held-out answers too, since rare tokens of training are no help elsewhere.
+A drafter with a quarter of the target's vocabulary has a quarter of its head to read at every draft. What it cannot say is
+rejected, so coverage bounds acceptance from above; it is given on held-out answers too, since rare tokens of training are no help
+elsewhere.
 
 Shapes: V target vocabulary.
 """
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from breakeven.drafter.data.samples import Sample
+from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.errors import DataError, UsageError
 
-__all__ = ["Coverage", "TokenCounts", "choose_vocabulary", "count_tokens", "coverage", "coverage_curve"]
+__all__ = ["Coverage", "TokenCounts", "choose_vocabulary", "count_tokens", "coverage", "coverage_curve", "required_tokens"]
 
 Ids = NDArray[np.int64]
 
@@ -68,6 +70,13 @@ def count_tokens(samples: Iterable[Sample], vocab_size: int) -> TokenCounts:
     if held:
         count()
     return TokenCounts(answers=answers, prompts=prompts)
+
+
+def required_tokens(target: TargetFiles, counts: TokenCounts) -> frozenset[int]:
+    """What a draft vocabulary should always hold: the stop tokens, and the special tokens that occur at all."""
+    seen = counts.answers + counts.prompts > 0
+    special = {token for token in target.tokenizer.special_token_ids if token < len(seen) and seen[token]}
+    return target.stop_token_ids | special
 
 
 def choose_vocabulary(counts: TokenCounts, size: int, always: Collection[int] = ()) -> Ids:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from breakeven.drafter.data.samples import Sample
-from breakeven.drafter.data.vocabulary import Coverage, choose_vocabulary, count_tokens, coverage, coverage_curve
+from breakeven.drafter.data.target_files import TargetFiles
+from breakeven.drafter.data.vocabulary import Coverage, choose_vocabulary, count_tokens, coverage, coverage_curve, required_tokens
 from breakeven.errors import DataError, UsageError
 
 
@@ -31,6 +34,16 @@ def test_answers_count_and_prompts_do_not() -> None:
     # of equally frequent ones the lowest
     assert choose_vocabulary(counts, 4).tolist() == [0, 1, 2, 3]
     assert choose_vocabulary(counts, 2, always=[5]).tolist() == [2, 5]
+
+
+def test_stop_tokens_and_special_tokens_that_occur_are_required(make_chat_target: Callable[..., TargetFiles]) -> None:
+    target = make_chat_target()
+    start, stop = (target.tokenizer.token_id(name) for name in ("<|im_start|>", "<|im_end|>"))
+    assert start is not None
+    counts = count_tokens([sample([start], [7])], target.identity.vocab_size)
+    required = required_tokens(target, counts)
+    assert required == {start, stop}
+    assert set(choose_vocabulary(counts, 3, required).tolist()) == {7, start, stop}
 
 
 def test_coverage_is_chosen_from_training_and_told_of_both() -> None:
