@@ -54,17 +54,17 @@ def parse_metrics(exposition: str, time_s: float) -> Counters:
 def _acceptance(samples: Mapping[str, Sequence[Sample]]) -> Acceptance | None:
     """Of the requests that ended: tokens = first tokens (from prefill) + verify calls + accepted drafts that were kept.
 
-    Drafts accepted past the end of a request are not kept, so this is a little low.
+    Drafts accepted past the end of a request are not kept, so this is a little low. Drafts are not counted: the gauges that tell
+    how many a round has are 0 before the first report of the scheduler, and mean something else with n-grams.
     """
-    steps_per_round = _gauge(samples, "sglang:spec_num_steps")
-    if "sglang:spec_verify_calls" not in samples and not steps_per_round:
+    if "sglang:spec_verify_calls" not in samples and not _gauge(samples, "sglang:spec_num_steps"):
         return None
     num_rounds = _sum(samples, "sglang:spec_verify_calls")
     num_accepted = max(0, _sum(samples, "sglang:generation_tokens") - _sum(samples, "sglang:num_requests") - num_rounds)
     return Acceptance(
         num_steps=num_rounds,
         num_rounds=num_rounds,
-        num_drafted=max(num_accepted, num_rounds * int(steps_per_round or 0)),
+        num_drafted=0,
         num_accepted=num_accepted,
         exact_steps=False,
     )

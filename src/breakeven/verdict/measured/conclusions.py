@@ -10,7 +10,7 @@ from breakeven.units import format_rate
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.deciding import required_length
 from breakeven.verdict.measured.findings import dead_drafters, has_random_weights, is_lookup
-from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent, plural, ratio
+from breakeven.verdict.measured.wording import accepted_drafts, figure, interval_of_log, listed, percent, plural, ratio
 from breakeven.verdict.result import BestOfArm, BreakEvenPoint, Cell, Comparison, Conclusion
 
 __all__ = ["conclusions"]
@@ -137,7 +137,7 @@ def _accept_lengths(case: Case) -> list[Conclusion]:
 
 def _counted(counts: Acceptance) -> str:
     by_position = ", ".join(f"{joint:.2f}" for joint in counts.joint)
-    return f"{counts.num_accepted} of {counts.num_drafted} drafts accepted in {counts.num_steps} steps" + (
+    return f"{accepted_drafts(counts)} in {counts.num_steps} steps" + (
         f"; all up to the 1st, 2nd, ... draft: {by_position}" if by_position else ""
     )
 

@@ -268,13 +268,13 @@ def _undeclared(case: Case) -> list[Finding]:
     """Servers that draft though their arm does not say so, mostly attached ones. Such a baseline spoils every comparison."""
     found = []
     for arm in case.record.arms:
-        drafted = sum(
-            counts.num_drafted
+        num_rounds = sum(
+            counts.num_rounds
             for load in case.loads
             for launch in case.run.acceptance_by_launch(arm.name, load)
             for counts in launch
         )
-        if arm.speculation is None and drafted:
+        if arm.speculation is None and num_rounds:
             is_baseline = arm.name == case.record.baseline
             found.append(
                 Finding(
@@ -282,7 +282,7 @@ def _undeclared(case: Case) -> list[Finding]:
                     severity="error" if is_baseline else "warning",
                     confidence="high",
                     title=f"{arm.name} speculates, though the plan does not say so",
-                    evidence=(f"its server counted {plural(drafted, 'drafted token')}",),
+                    evidence=(f"its server counted {plural(num_rounds, 'round')} with drafts",),
                     remedy=(
                         "Serve the baseline without speculation: it is what the others are compared with."
                         if is_baseline

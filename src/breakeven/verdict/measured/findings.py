@@ -7,11 +7,11 @@ import math
 from breakeven.checkpoints.random_head import is_random_head
 from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.findings import Finding
-from breakeven.verdict.measured.accept_length import SOURCES
+from breakeven.verdict.measured.accept_length import SOURCES, AcceptLength
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.fairness import fairness_findings
 from breakeven.verdict.measured.prediction import GAP_ALPHA
-from breakeven.verdict.measured.wording import figure, interval_of_log, listed, percent
+from breakeven.verdict.measured.wording import accepted_drafts, figure, interval_of_log, listed, percent
 from breakeven.verdict.public_figures import QUANTIZATION_LOSSES
 from breakeven.verdict.static_checks import static_checks
 
@@ -49,10 +49,15 @@ def dead_drafters(case: Case) -> list[str]:
     names = []
     for arm in case.candidates:
         lengths = [length for (name, _), length in case.lengths.items() if name == arm.name]
-        lengths = [length for length in lengths if length.counts.num_drafted >= _MIN_DRAFTS]
+        lengths = [length for length in lengths if _num_judged(length) >= _MIN_DRAFTS]
         if lengths and all(length.value < FLOOR for length in lengths):
             names.append(arm.name)
     return names
+
+
+def _num_judged(length: AcceptLength) -> int:
+    """Drafts that were accepted or not; where the server counts no drafts, its rounds, each of which had one at least."""
+    return length.counts.num_drafted or length.counts.num_rounds
 
 
 def is_lookup(case: Case, arm: str) -> bool:
@@ -94,7 +99,7 @@ def _at_floor(case: Case) -> list[Finding]:
         speculation = case.run.arm(name).speculation
         assert speculation is not None
         evidence = [
-            f"{load}: accept length {length.value:.2f}, {length.counts.num_accepted} of {length.counts.num_drafted} drafts accepted"
+            f"{load}: accept length {length.value:.2f}, {accepted_drafts(length.counts)} in {length.counts.num_steps} steps"
             for (arm, load), length in case.lengths.items()
             if arm == name
         ]
@@ -140,7 +145,7 @@ def _near_floor(case: Case) -> list[Finding]:
     found = []
     for arm in case.candidates:
         here = {load: length for (name, load), length in case.lengths.items() if name == arm.name}
-        told = [(load, length) for load, length in here.items() if length.counts.num_drafted >= _MIN_DRAFTS]
+        told = [(load, length) for load, length in here.items() if _num_judged(length) >= _MIN_DRAFTS]
         if arm.name in dead or is_lookup(case, arm.name) or not told or any(length.value >= _NEAR_FLOOR for _, length in told):
             continue
         assert arm.speculation is not None
@@ -161,7 +166,7 @@ def _at_ceiling(case: Case) -> list[Finding]:
     found = []
     for (name, load), length in case.lengths.items():
         speculation = case.run.arm(name).speculation
-        if speculation is None or case.run.arm(name).forced or length.counts.num_drafted < _MIN_DRAFTS:
+        if speculation is None or case.run.arm(name).forced or _num_judged(length) < _MIN_DRAFTS:
             continue
         most = 1 + speculation.num_draft_tokens
         if length.value > most - _CEILING_GAP:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from breakeven.acceptance import Acceptance
 from breakeven.stats.intervals import Estimate
 from breakeven.verdict.result import Interval
 
-__all__ = ["figure", "interval_of_log", "listed", "load_list", "percent", "plural", "ratio"]
+__all__ = ["accepted_drafts", "figure", "interval_of_log", "listed", "load_list", "percent", "plural", "ratio"]
 
 
 # load points that a sentence names one by one
@@ -35,6 +36,13 @@ def figure(interval: Interval) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def accepted_drafts(counts: Acceptance) -> str:
+    """ "12 of 300 drafts accepted"; without the 300 where the server does not count what it drafts."""
+    if counts.num_drafted == 0 < counts.num_rounds:
+        return f"{plural(counts.num_accepted, 'draft')} accepted"
+    return f"{counts.num_accepted} of {plural(counts.num_drafted, 'draft')} accepted"
 
 
 def plural(count: int, noun: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -59,10 +60,18 @@ def test_acceptance_from_verify_calls_of_the_requests_that_ended() -> None:
     counters = SGLANG.parse_metrics(GAUGES + COUNTERS + SPECULATION, 0.0)
     acceptance = counters.acceptance
     assert acceptance is not None
-    assert (acceptance.num_steps, acceptance.num_accepted, acceptance.num_drafted) == (250, 150, 750)
+    assert (acceptance.num_steps, acceptance.num_accepted) == (250, 150)
     assert acceptance.accept_length == 1.6
     assert not acceptance.exact_steps
     assert counters.gauge_accept_length == 1.75
+
+
+@pytest.mark.parametrize("num_steps", ["0.0", "3.0", "12.0"])
+def test_gauges_that_change_meaning_are_not_taken_for_a_count_of_drafts(num_steps: str) -> None:
+    counters = SGLANG.parse_metrics(GAUGES + COUNTERS + SPECULATION.replace("3.0", num_steps), 0.0)
+    assert counters.acceptance is not None
+    assert counters.acceptance.num_drafted == 0
+    assert math.isnan(counters.acceptance.draft_acceptance)
 
 
 def test_gauges_are_kept_apart_where_a_release_counts_no_verify_calls() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from breakeven.engines.base import Arm
+from breakeven.engines.base import Arm, Counters
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.stopping import open_comparisons
 from breakeven.findings import Finding
@@ -231,6 +231,33 @@ def test_speculation_that_a_plan_does_not_tell_is_noticed(simulate: Simulate, pl
     assert finding(said_plain("plain"), "undeclared-speculation").severity == "warning"
     assert finding(said_plain("eagle"), "undeclared-speculation").severity == "error"
     assert "undeclared-speculation" not in codes(judge(simulate([plain, eagle])))
+
+
+def test_a_server_that_counts_rounds_but_no_drafts_is_judged_by_rounds(
+    simulate: Simulate, plain: Arm, eagle: Arm, dead: Arm
+) -> None:
+    run = simulate([plain, dead, eagle])
+
+    def without_drafts(counters: Counters) -> Counters:
+        acceptance = counters.acceptance
+        return counters if acceptance is None else replace(counters, acceptance=replace(acceptance, num_drafted=0))
+
+    trials = tuple(
+        replace(trial, counters=(without_drafts(trial.counters[0]), without_drafts(trial.counters[1])))
+        for trial in run.trials
+        if trial.counters is not None
+    )
+    run = replace(run, trials=trials)
+    result = judge(run)
+    (evidence, *_) = finding(result, "accept-length-at-floor").evidence
+    assert "accept length 1.00, 0 drafts accepted in" in evidence
+    acceptances = [cell.acceptance for cell in result.cells if cell.arm != "plain"]
+    assert acceptances
+    assert all(acceptance is not None and acceptance.draft_acceptance is None for acceptance in acceptances)
+    arms = tuple(replace(arm, speculation=None) for arm in run.arms)
+    undeclared = [found for found in judge(replace(run, arms=arms)).findings if found.code == "undeclared-speculation"]
+    assert len(undeclared) == 2
+    assert all("rounds with drafts" in found.evidence[0] for found in undeclared)
 
 
 def test_next_to_nothing_accepted_is_checked_like_nothing(simulate: Simulate, make_arm: MakeArm, plain: Arm, eagle: Arm) -> None:
