@@ -1,0 +1,105 @@
+"""Our own Llama forward for captures: rows are packed, so only attention sees any padding, and no mask is needed.
+
+Tested against transformers and `drafter/reference/`. Shapes: N rows, S samples and L rows each of a padded block, H hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from breakeven.checkpoints.folder import ModelFolder
+from breakeven.drafter.capture.packing import blocks_of
+from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables, rotate
+from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
+
+__all__ = ["LlamaBackend"]
+
+# Not cuDNN's, which plans anew for each shape, and blocks come in many.
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    num_samples: int
+    length: int
+    rows: Tensor
+    places: Tensor
+
+
+class LlamaBackend:
+    architecture = "LlamaForCausalLM"
+    is_routed = False
+
+    def __init__(self, config: LlamaConfig, weights: LlamaWeights) -> None:
+        self._config, self._weights = config, weights
+        self.hidden_size, self.vocab_size, self.num_layers = config.hidden_size, config.vocab_size, config.num_layers
+        self.max_positions = config.max_positions
+        self.dtype, self.device = weights.embed.dtype, weights.embed.device
+
+    @classmethod
+    def from_folder(cls, folder: ModelFolder, *, device: torch.device, dtype: torch.dtype) -> LlamaBackend:
+        """Read the weights.
+
+        Raises:
+            CheckpointError: a folder that is no plain Llama, or lacks tensors.
+        """
+        config = LlamaConfig.from_folder(folder)
+        return cls(config, LlamaWeights.from_folder(folder, config, dtype).to(device))
+
+    @property
+    def embed_weight(self) -> Tensor:
+        return self._weights.embed
+
+    @property
+    def head_weight(self) -> Tensor:
+        return self._weights.head
+
+    @torch.no_grad()
+    def states(self, token_ids: Tensor, starts: Sequence[int], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
+        config, weights = self._config, self._weights
+        blocks = [
+            _Place(
+                block.num_samples,
+                block.length,
+                torch.from_numpy(block.rows).to(self.device),
+                torch.from_numpy(block.places).to(self.device),
+            )
+            for block in blocks_of(starts)
+        ]
+        bounds = torch.as_tensor(starts)
+        lengths = bounds.diff()
+        positions = (torch.arange(len(token_ids)) - bounds[:-1].repeat_interleave(lengths)).to(self.device)
+        cos, sin = rotary_tables(config, positions, self.dtype)
+        hidden = weights.embed[token_ids]
+        entering: dict[int, Tensor] = {}
+        for index, layer in enumerate(weights.layers):
+            if index in layers:
+                entering[index] = hidden
+            qkv = F.linear(rms_norm(hidden, layer.input_norm, config.rms_norm_eps), layer.qkv)
+            mixed = self._attend(qkv.view(len(hidden), -1, config.head_dim), cos, sin, blocks)
+            hidden = after_attention(hidden, mixed, layer.out, layer.post_norm, layer.gate_up, layer.down, config.rms_norm_eps)
+        last = rms_norm(hidden, weights.norm, config.rms_norm_eps)
+        return torch.cat([entering[index] for index in layers], dim=-1), last
+
+    def _attend(self, qkv: Tensor, cos: Tensor, sin: Tensor, blocks: Sequence[_Place]) -> Tensor:
+        """Causal attention within each sample; `qkv` [N, heads, D], not rotated yet; returns [N, N * D]."""
+        config = self._config
+        num_rotated = config.num_heads + config.num_kv_heads
+        qkv = torch.cat([rotate(qkv[:, :num_rotated], cos, sin), qkv[:, num_rotated:]], dim=1)
+        mixed = qkv.new_empty(len(qkv), config.num_heads * config.head_dim)
+        for block in blocks:
+            padded = qkv.new_zeros(block.num_samples * block.length, *qkv.shape[1:]).index_copy_(0, block.places, qkv[block.rows])
+            heads = padded.view(block.num_samples, block.length, *qkv.shape[1:]).transpose(1, 2)
+            queries, keys, values = heads.split((config.num_heads, config.num_kv_heads, config.num_kv_heads), dim=1)
+            with sdpa_kernel(ATTENTION):
+                attended = F.scaled_dot_product_attention(
+                    queries, keys, values, is_causal=True, enable_gqa=config.num_heads != config.num_kv_heads
+                )
+            mixed.index_copy_(0, block.rows, attended.transpose(1, 2).flatten(2).flatten(0, 1)[block.places])
+        return mixed
