@@ -14,6 +14,7 @@ from breakeven.cli.export import export
 from breakeven.cli.fetch import fetch
 from breakeven.cli.head import head
 from breakeven.cli.predict import predict
+from breakeven.cli.profile import profile
 from breakeven.cli.read import EPILOG, read
 from breakeven.cli.report import report
 from breakeven.cli.serve import serve
@@ -34,6 +35,7 @@ def register(app: typer.Typer) -> None:
     app.command("fetch")(fetch)
     app.command("head")(head)
     app.command("predict")(predict)
+    app.command("profile")(profile)
     app.command("read", epilog=EPILOG)(read)
     app.command("serve")(serve)
     app.command("stop")(stop)

@@ -6,11 +6,12 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from breakeven.engines.base import Arm, LaunchCommand
 from breakeven.engines.own_command import own_command
+from breakeven.engines.registry import get_engine
 from breakeven.errors import UsageError
 from breakeven.experiment.provenance import collect_provenance
 from breakeven.experiment.record import RunRecord
@@ -48,7 +49,7 @@ class Relaunch:
         """
         env = {**self.inherited, **self.stored.env}
         if self.arm.command:
-            return LaunchCommand(argv=own_command(self.arm, port).argv, env=env)
+            return LaunchCommand(argv=own_command(self.arm, port, {}).argv, env=env)
         argv = list(self.stored.argv)
         if PORT_FLAG not in argv[:-1]:
             raise UsageError(f"arm {self.arm.name}: the command that the run stored has no {PORT_FLAG}; measure the arm again")
@@ -71,6 +72,13 @@ def relaunch(folder: Path, record: RunRecord, arm: Arm) -> Relaunch:
     while words and _ASSIGNMENT.match(words[0]):
         name, _, value = words.pop(0).partition("=")
         env[name] = value
+    if arm.resets_cache:
+        # nothing empties the cache of a server that is in use, and what let Breakeven do it lets others in as well
+        engine = get_engine(arm.engine)
+        for name in (
+            engine.launch_command(arm, 1).env.keys() - engine.launch_command(replace(arm, resets_cache=False), 1).env.keys()
+        ):
+            env.pop(name, None)
     recorded = {
         key.removeprefix(_ENVIRONMENT): value
         for key, value in record.provenance.items()

@@ -7,7 +7,7 @@ import platform
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from breakeven.deploy.choice import Choice, choose
@@ -121,7 +121,7 @@ class _Serving:
         tell: Tell,
         on_served: Callable[[Served], None],
     ) -> None:
-        folder, arm = prepared.folder, prepared.choice.arm
+        folder, arm = prepared.folder, replace(prepared.choice.arm, resets_cache=False)
         plan = prepared.plan
         self._prepared, self._detach, self._tell, self._on_served = prepared, detach, tell, on_served
         self._arm, self._load, self._plan = arm, prepared.choice.load, plan
@@ -195,7 +195,7 @@ class _Serving:
                 samples=result.samples,
                 health=result.health,
                 counters=measured.counters,
-                voids=find_voids(self._arm, self._load, result, measured.counters, measured.num_waiting),
+                voids=find_voids(self._arm, self._load, result, measured.counters, measured.num_waiting, measured.healthy),
             )
             if trial.valid:
                 break

@@ -26,6 +26,7 @@ __all__ = ["Scraper", "check_attached", "root_url"]
 
 TIMEOUT_S = 30.0
 MAX_BODY_BYTES = 64_000_000
+NO_SUCH_PAGE = frozenset({301, 302, 307, 308, 401, 403, 404, 405})
 
 
 def root_url(url: str) -> str:
@@ -86,6 +87,15 @@ class Scraper:
             with contextlib.suppress(EngineError):
                 return await self._get(self._root + path)
         return ""
+
+    async def is_healthy(self) -> bool | None:
+        """What the health page says while the server is at work; None where there is no such page (behind a gateway, say)."""
+        assert self._session is not None, "Scraper is used inside `async with`"
+        try:
+            async with self._session.get(self._root + self._engine.health_path, allow_redirects=False) as response:
+                return None if response.status in NO_SUCH_PAGE else response.status == 200
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
 
     async def served_models(self) -> tuple[str, ...]:
         """The names under which `/v1/models` says that models are served.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from breakeven.acceptance import Acceptance
+from breakeven.engines.control import ServerRequest
 
 __all__ = ["Arm", "Counters", "Engine", "LaunchCommand", "Speculation"]
 
@@ -46,6 +47,8 @@ class Arm:
     quantization: the target's; a drafter is never quantized along with it.
     max_graph_batch: largest batch, in requests, that is decoded from a recorded GPU graph.
     command: the user's own command in place of all this, with {port} where the port belongs.
+    resets_cache: the server is told to empty its prefix cache before every trial, so it must be started so that it can.
+    profile_to: folder for the traces of the server's profiler, which it must be started with; None: not profiled.
     """
 
     name: str
@@ -71,6 +74,8 @@ class Arm:
     url: str | None = None
     metrics_urls: tuple[str, ...] = ()
     api_key_env: str | None = None
+    resets_cache: bool = False
+    profile_to: Path | None = None
     simulation: Mapping[str, object] = field(default_factory=dict)  # declared truth of the fake engine, unused elsewhere
 
     @property
@@ -150,6 +155,18 @@ class Engine(Protocol):
 
         Raises:
             EngineError: the text is not what this engine prints.
+        """
+        ...
+
+    def reset_request(self, arm: Arm) -> ServerRequest | None:
+        """What empties the prefix cache of a server started for an arm with `resets_cache`; None: this engine has no such cache."""
+        ...
+
+    def profile_requests(self, arm: Arm) -> tuple[ServerRequest, ServerRequest]:
+        """What starts and what stops the profiler of a server started for an arm with `profile_to`.
+
+        Raises:
+            UsageError: this engine has none, or cannot be started with it for this arm.
         """
         ...
 

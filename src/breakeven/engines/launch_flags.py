@@ -58,6 +58,20 @@ LAUNCH_FLAGS: tuple[LaunchFlag, ...] = (
         source="config/speculative.py",
     ),
     LaunchFlag(
+        engine="vllm",
+        purpose="profiler",
+        span=Span.of(None, "0.12.0"),
+        name="VLLM_TORCH_PROFILER_DIR",
+        source="envs.py; read up to 0.15, gone in 0.16 (vllm PR 33536)",
+    ),
+    LaunchFlag(
+        engine="vllm",
+        purpose="profiler",
+        span=Span.of("0.13.0", None, "0.33.0"),
+        name="--profiler-config",
+        source="vllm PR 29912, config/profiler.py; JSON with profiler and torch_profiler_dir",
+    ),
+    LaunchFlag(
         engine="sglang",
         purpose="largest batch in a graph",
         span=Span.of(None, "0.5.12.post1"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from breakeven.engines.base import Arm, LaunchCommand
 
 __all__ = ["PORT", "own_command"]
@@ -9,6 +11,9 @@ __all__ = ["PORT", "own_command"]
 PORT = "{port}"
 
 
-def own_command(arm: Arm, port: int) -> LaunchCommand:
-    """The arm's command with the port put in. It stays in the foreground and ends its server on SIGTERM."""
-    return LaunchCommand(argv=tuple(part.replace(PORT, str(port)) for part in arm.command), env=dict(arm.env))
+def own_command(arm: Arm, port: int, env: Mapping[str, str]) -> LaunchCommand:
+    """The arm's command with the port put in. It stays in the foreground and ends its server on SIGTERM.
+
+    env: what the engine needs to be told besides; the arm's own comes last.
+    """
+    return LaunchCommand(argv=tuple(part.replace(PORT, str(port)) for part in arm.command), env={**env, **arm.env})

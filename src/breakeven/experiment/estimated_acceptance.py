@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from breakeven.acceptance import Acceptance
-from breakeven.engines.base import Arm
+from breakeven.engines.base import Arm, Speculation
 from breakeven.experiment.live import Measured
 
 __all__ = ["LogWindow", "with_estimated_acceptance"]
@@ -64,22 +64,23 @@ def with_estimated_acceptance(measured: Measured, arm: Arm, from_log: Acceptance
     # some releases show that they speculate and count nothing of it
     if after.acceptance is not None and after.acceptance.num_steps:
         return measured
-    found = from_log or _from_gauges(measured.gauges, arm.speculation.num_draft_tokens)
+    found = from_log or _from_gauges(measured.gauges, arm.speculation)
     if found is None:
         return measured
     nothing = Acceptance(num_steps=0, num_rounds=0, num_drafted=0, num_accepted=0, source=found.source)
     return replace(measured, counters=(replace(before, acceptance=nothing), replace(after, acceptance=found)))
 
 
-def _from_gauges(gauges: Sequence[float], num_draft_tokens: int) -> Acceptance | None:
-    told = [gauge for gauge in gauges if 1.0 <= gauge <= num_draft_tokens + 1]
+def _from_gauges(gauges: Sequence[float], speculation: Speculation) -> Acceptance | None:
+    told = [gauge for gauge in gauges if 1.0 <= gauge <= speculation.num_draft_tokens + 1]
     if not told:
         return None
     num_steps = STEPS_PER_LOOK * len(told)
     return Acceptance(
         num_steps=num_steps,
         num_rounds=num_steps,
-        num_drafted=num_steps * num_draft_tokens,
+        # n-grams draft as many as were found, which nothing tells
+        num_drafted=num_steps * speculation.num_draft_tokens if speculation.method == "eagle3" else 0,
         num_accepted=round(num_steps * (statistics.fmean(told) - 1.0)),
         exact_steps=False,
         source="gauge",

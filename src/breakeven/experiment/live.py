@@ -22,13 +22,15 @@ __all__ = ["Answering", "LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed
 class Measured:
     """One window: what the client saw and what the counters said at its edges (None where there are none).
 
-    `num_waiting` are looks at the queue in between, `gauges` what a gauge of accept length said then, where there is one.
+    Looks in between: `num_waiting` at the queue, `gauges` at a gauge of accept length, `healthy` at the health page, each where the
+    server has one.
     """
 
     result: LoadResult
     counters: tuple[Counters, Counters] | None
     num_waiting: tuple[int, ...] = ()
     gauges: tuple[float, ...] = ()
+    healthy: tuple[bool, ...] = ()
 
 
 class LiveArm(Protocol):

@@ -276,6 +276,11 @@ class Plan(ServingPlan):
             engine = arm.engine or self.engine
             if (arm.simulation or None) and engine != "fake":
                 raise ValueError(f"arm {name!r} has a simulation, which only engine fake takes; its engine is {engine}")
+            if self.trial.reset_cache and arm.url is not None:
+                raise ValueError(
+                    f"trial.reset_cache cannot reach arm {name!r}: an attached server belongs to its users and is never changed; "
+                    "remove the key, or serve the arms without a prefix cache"
+                )
             if engine == "fake" and arm.url is not None:
                 raise ValueError(f"arm {name!r}: engine fake has no servers, so no url; name the engine that answers there")
             if engine != "fake" and arm.url is None and self.target is None:
@@ -339,6 +344,7 @@ class Plan(ServingPlan):
             url=arm.url,
             metrics_urls=arm.metrics_urls,
             api_key_env=arm.api_key_env,
+            resets_cache=self.trial.reset_cache,
             simulation=arm.simulation,
         )
 

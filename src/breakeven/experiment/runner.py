@@ -172,7 +172,9 @@ class _Run:
 
         try:
             measured = await alive.live.measure(step, alive.num_trials, on_progress)
-            voids = find_voids(self._arms[step.arm], step.load, measured.result, measured.counters, measured.num_waiting)
+            voids = find_voids(
+                self._arms[step.arm], step.load, measured.result, measured.counters, measured.num_waiting, measured.healthy
+            )
         except EngineDied as error:
             nothing = ClientHealth(loop_lag_p99_s=0.0, dispatch_delay_p99_s=0.0, cpu_share=0.0)
             empty = LoadResult(window_s=self._plan.trial.window_s, samples=(), health=nothing, steady=False)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from breakeven.engines.attached import Scraper, check_attached
 from breakeven.engines.base import Arm, Counters, Engine, LaunchCommand
+from breakeven.engines.control import tell_server
 from breakeven.engines.ledger import LaunchLedger
 from breakeven.engines.ports import choose_port
 from breakeven.engines.process import ServerProcess
@@ -100,6 +101,7 @@ class LaunchedArm:
                 metrics, info = await scraper.metrics_text(), await scraper.info_text()
                 facts = self._engine.facts(self._arm, log_lines(log), metrics, info)
                 self._request_fields = self._engine.request_fields(self._arm, facts)
+                await self._empty_cache()
                 return facts
             except (EngineError, IndexError) as error:
                 raise LaunchError(f"arm {self._arm.name}: the server is ready but {error or 'serves no model'}") from error
@@ -108,11 +110,21 @@ class LaunchedArm:
         process, explain = self.process, self._engine.explain_failure
         endpoint = Endpoint(url=process.base_url, model=self._model, extra_fields=self._request_fields)
         window = LogWindow(process.log)
+        try:
+            await self._empty_cache()
+        except EngineError as error:
+            process.check_alive(explain)
+            raise EngineDied(f"arm {self._arm.name}: its cache cannot be emptied any more: {error}") from error
         async with Scraper(self._engine, process.base_url) as scraper:
             measured = await _measure(
                 endpoint, scraper, lambda: process.check_alive(explain), step, self._questions, on_progress, window
             )
         return with_estimated_acceptance(measured, self._arm, self._engine.log_acceptance(self._arm, window.lines()))
+
+    async def _empty_cache(self) -> None:
+        request = self._engine.reset_request(self._arm) if self._arm.resets_cache else None
+        if request is not None:
+            await tell_server(self.process.base_url, request)
 
     async def answer(
         self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
@@ -193,6 +205,7 @@ async def _measure(
     edges: list[Counters] = []
     num_waiting: list[int] = []
     gauges: list[float] = []
+    healthy: list[bool] = []
     looking: asyncio.Future[None] | None = None
 
     def look(counters: Counters) -> None:
@@ -204,6 +217,8 @@ async def _measure(
         while True:
             await asyncio.sleep(questions.trial.window_s / (QUEUE_LOOKS + 1))
             look(await counters.counters())
+            if (well := await counters.is_healthy()) is not None:
+                healthy.append(well)
 
     async def open_window() -> None:
         nonlocal looking
@@ -245,7 +260,7 @@ async def _measure(
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
     counters = (edges[0], edges[1]) if len(edges) == 2 else None
-    return Measured(result=result, counters=counters, num_waiting=tuple(num_waiting), gauges=tuple(gauges))
+    return Measured(result=result, counters=counters, num_waiting=tuple(num_waiting), gauges=tuple(gauges), healthy=tuple(healthy))
 
 
 async def _while_alive(work: asyncio.Future[T], check_alive: Callable[[], None]) -> T:

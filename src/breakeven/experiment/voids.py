@@ -29,17 +29,24 @@ def find_voids(
     result: LoadResult,
     counters: tuple[Counters, Counters] | None,
     num_waiting: Sequence[int] = (),
+    healthy: Sequence[bool] = (),
 ) -> tuple[Void, ...]:
     """Every reason not to count this window; empty when it counts.
 
     counters: scrapes at the window's start and end, None where the server shows none.
     num_waiting: requests that waited, at further moments within the window.
+    healthy: what the server's health page said at these moments.
     """
     voids = [*client_voids(result.health, result.samples), *_load_voids(load, result)]
     if not arm.forced:
         voids.extend(degenerate_voids(result.samples))
     if counters is not None:
         voids.extend(_counter_voids(load, result, *counters, num_waiting))
+    # busy servers miss a look now and then
+    if healthy and not any(healthy):
+        voids.append(
+            Void(code="unhealthy", detail=f"the server's health page failed at all {len(healthy)} looks while it was loaded")
+        )
     return tuple(voids)
 
 

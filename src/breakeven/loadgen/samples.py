@@ -106,5 +106,6 @@ VoidReason = Literal[
     "server_died",
     "too_few_tokens",
     "too_many_tokens",
+    "unhealthy",
     "unsteady",
 ]

@@ -299,3 +299,11 @@ def test_paths_that_no_file_has(key: str, path: str, tmp_path: Path) -> None:
 )
 def test_addresses_that_no_server_has(url: str) -> None:
     assert "no server address" in refusal(MINIMAL.replace("plain: {}", f"plain: {{}}, there: {{engine: vllm, url: {url}}}"))
+
+
+def test_only_servers_of_the_run_have_their_caches_emptied() -> None:
+    plan = parse_plan(MINIMAL + "trial: {reset_cache: true}\n", "plan.yaml")
+    assert all(arm.resets_cache for arm in plan.arms())
+    assert not any(arm.resets_cache for arm in parse_plan(MINIMAL, "plan.yaml").arms())
+    attached = "load: [{concurrency: 1}]\ntrial: {reset_cache: true}\narms:\n  plain: {engine: vllm, url: 'http://127.0.0.1:9'}\n"
+    assert "reset_cache cannot reach arm 'plain': an attached server belongs to its users" in refusal(attached)

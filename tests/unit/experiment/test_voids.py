@@ -78,3 +78,13 @@ def test_windows_that_never_began() -> None:
     assert codes(arm, LOAD, replace(result, samples=()), None) == ["too_few_tokens"]
     failed = [replace(sample, error="HTTP 500", arrivals=(), output_tokens=0) for sample in result.samples]
     assert codes(arm, LOAD, replace(result, samples=failed, steady=False), None) == ["errors", "unsteady", "too_few_tokens"]
+
+
+def test_a_server_that_is_never_healthy_under_load() -> None:
+    arm, result, counters = simulated()
+
+    def found(*healthy: bool) -> list[str]:
+        return [void.code for void in find_voids(arm, LOAD, result, counters, (), healthy)]
+
+    assert found(False, False) == ["unhealthy"]
+    assert found(False, True, False) == found() == found(True) == []

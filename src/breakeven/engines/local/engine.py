@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Counters, LaunchCommand
+from breakeven.engines.control import ServerRequest
 from breakeven.engines.local import facts, launch, logs, metrics
+from breakeven.errors import UsageError
 
 __all__ = ["LocalEngine"]
 
@@ -29,6 +31,12 @@ class LocalEngine:
 
     def parse_metrics(self, exposition: str, time_s: float) -> Counters:
         return metrics.parse_metrics(exposition, time_s)
+
+    def reset_request(self, arm: Arm) -> ServerRequest | None:
+        return None  # every request computes its whole prompt
+
+    def profile_requests(self, arm: Arm) -> tuple[ServerRequest, ServerRequest]:
+        raise UsageError(f"arm {arm.name}: the embedded engine has no profiler; profile an arm on vllm or sglang")
 
     def request_fields(self, arm: Arm, facts: Mapping[str, object]) -> Mapping[str, object]:
         return {}

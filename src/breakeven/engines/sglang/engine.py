@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Counters, LaunchCommand
-from breakeven.engines.sglang import facts, launch, logs, meta_info, metrics
+from breakeven.engines.control import ServerRequest
+from breakeven.engines.sglang import control, facts, launch, logs, meta_info, metrics
 from breakeven.engines.sglang.log_acceptance import log_acceptance
 
 __all__ = ["SglangEngine"]
@@ -31,13 +32,17 @@ class SglangEngine:
     def parse_metrics(self, exposition: str, time_s: float) -> Counters:
         return metrics.parse_metrics(exposition, time_s)
 
+    def reset_request(self, arm: Arm) -> ServerRequest | None:
+        return control.RESET
+
+    def profile_requests(self, arm: Arm) -> tuple[ServerRequest, ServerRequest]:
+        return control.profile_requests(arm)
+
     def request_fields(self, arm: Arm, facts: Mapping[str, object]) -> Mapping[str, object]:
         return meta_info.request_fields(facts.get("version")) if arm.speculation is not None else {}
 
     def log_acceptance(self, arm: Arm, lines: Iterable[str]) -> Acceptance | None:
-        if arm.speculation is None:
-            return None
-        return log_acceptance(lines, arm.speculation.num_draft_tokens)
+        return None if arm.speculation is None else log_acceptance(lines, arm.speculation)
 
     def explain_failure(self, log_tail: Sequence[str], exit_code: int | None) -> str | None:
         return logs.explain_failure(log_tail, exit_code)

@@ -10,6 +10,7 @@ from breakeven.engines.base import Arm, LaunchCommand, Speculation
 from breakeven.engines.installation import Installation, find_installation
 from breakeven.engines.launch_flags import ChosenFlag, checked_doubt, choose_flag
 from breakeven.engines.own_command import own_command
+from breakeven.engines.sglang import control
 from breakeven.engines.version_facts import first_support
 from breakeven.errors import CheckpointError, UsageError
 from breakeven.versions import Version
@@ -30,7 +31,7 @@ def installation_of(arm: Arm) -> Installation:
 def launch_command(arm: Arm, port: int) -> LaunchCommand:
     """See `Engine.launch_command`."""
     if arm.command:
-        return own_command(arm, port)
+        return own_command(arm, port, control.environment(arm))
     installation = installation_of(arm)
     chosen = _Chosen(installation.version)
     flags = ["--model-path", str(arm.target), "--host", "127.0.0.1", "--port", str(port), "--dtype", arm.dtype]
@@ -57,7 +58,7 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
     program = (str(installation.python), "-m", MODULE) if installation.python is not None else (str(installation.script),)
     return LaunchCommand(
         argv=(*program, *flags, *arm.extra_flags),
-        env={**env, **arm.env},
+        env={**env, **control.environment(arm), **arm.env},
         doubt=checked_doubt("sglang", installation.version, chosen.doubts),
     )
 

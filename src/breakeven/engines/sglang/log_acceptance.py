@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from breakeven.acceptance import Acceptance
+from breakeven.engines.base import Speculation
 
 __all__ = ["log_acceptance"]
 
@@ -15,7 +16,7 @@ _DECODE = re.compile(r"Decode batch.*?#running-req: (\d{1,7}),.*?\baccept len: (
 STEPS_PER_LINE = 40
 
 
-def log_acceptance(lines: Iterable[str], num_draft_tokens: int) -> Acceptance | None:
+def log_acceptance(lines: Iterable[str], speculation: Speculation) -> Acceptance | None:
     """What lines of a window say together, weighted by the requests that ran; None where none says anything.
 
     The counts stand for the mean only: the log prints it with two digits, for all requests of the interval at its end.
@@ -27,13 +28,14 @@ def log_acceptance(lines: Iterable[str], num_draft_tokens: int) -> Acceptance | 
             continue
         steps = STEPS_PER_LINE * int(match[1])
         num_steps += steps
-        num_accepted += steps * min(float(match[2]) - 1.0, num_draft_tokens)
+        num_accepted += steps * min(float(match[2]) - 1.0, speculation.num_draft_tokens)
     if not num_steps:
         return None
     return Acceptance(
         num_steps=num_steps,
         num_rounds=num_steps,
-        num_drafted=num_steps * num_draft_tokens,
+        # n-grams draft as many as were found, which nothing tells
+        num_drafted=num_steps * speculation.num_draft_tokens if speculation.method == "eagle3" else 0,
         num_accepted=round(num_accepted),
         exact_steps=False,
         source="log",

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Counters, LaunchCommand
-from breakeven.engines.vllm import facts, launch, logs, metrics
+from breakeven.engines.control import ServerRequest
+from breakeven.engines.vllm import control, facts, launch, logs, metrics
 
 __all__ = ["VllmEngine"]
 
@@ -29,6 +30,12 @@ class VllmEngine:
 
     def parse_metrics(self, exposition: str, time_s: float) -> Counters:
         return metrics.parse_metrics(exposition, time_s)
+
+    def reset_request(self, arm: Arm) -> ServerRequest | None:
+        return control.RESET
+
+    def profile_requests(self, arm: Arm) -> tuple[ServerRequest, ServerRequest]:
+        return control.profile_requests(arm)
 
     def request_fields(self, arm: Arm, facts: Mapping[str, object]) -> Mapping[str, object]:
         return {}

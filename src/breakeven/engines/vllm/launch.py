@@ -11,6 +11,7 @@ from breakeven.engines.installation import Installation, find_installation
 from breakeven.engines.launch_flags import ChosenFlag, checked_doubt, choose_flag
 from breakeven.engines.own_command import own_command
 from breakeven.engines.version_facts import first_support
+from breakeven.engines.vllm import control
 from breakeven.errors import UsageError
 
 __all__ = ["check", "installation_of", "launch_command", "refusal"]
@@ -28,7 +29,7 @@ def installation_of(arm: Arm) -> Installation:
 def launch_command(arm: Arm, port: int) -> LaunchCommand:
     """See `Engine.launch_command`."""
     if arm.command:
-        return own_command(arm, port)
+        return own_command(arm, port, control.environment(arm))
     installation = installation_of(arm)
     flags = ["--host", "127.0.0.1", "--port", str(port), "--dtype", arm.dtype, "--seed", str(arm.seed)]
     # its default differs by device and memory; two arms with different limits cannot be compared
@@ -52,6 +53,8 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
         # vLLM counts the tokens of a step, and every request of a round brings its drafts and the bonus position
         tokens_per_request = 1 + (arm.speculation.num_draft_tokens if arm.speculation is not None else 0)
         flags += [str(graph.name), str(arm.max_graph_batch * tokens_per_request)]
+    profiling = control.profiling(arm, installation.version)
+    flags += profiling.flags
     forced = ChosenFlag(name=None)
     if arm.speculation is not None:
         if arm.forced:
@@ -60,8 +63,8 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
         flags += ["--speculative-config", json.dumps(config, separators=(",", ":"))]
     return LaunchCommand(
         argv=(*_program(installation, str(arm.target)), *flags, *arm.extra_flags),
-        env={**_environment(arm, installation), **arm.env},
-        doubt=checked_doubt("vllm", installation.version, (graph.doubt, forced.doubt)),
+        env={**_environment(arm, installation), **control.environment(arm), **profiling.env, **arm.env},
+        doubt=checked_doubt("vllm", installation.version, (graph.doubt, forced.doubt, profiling.doubt)),
     )
 
 

@@ -240,7 +240,7 @@ def _estimated(case: Case) -> list[Finding]:
             confidence="high",
             title=f"The accept length of {arm} is an estimate: its server counts no acceptance",
             evidence=(f"read from {SOURCES[source]}",),
-            remedy="Speedups do not depend on it. For counts, use a release that has them (SGLang 0.5.15 and later).",
+            remedy="Speedups do not rest on it, cost ratios do. For counts, use a release that has them (SGLang 0.5.15 and later).",
         )
         for arm, source in sorted(found)
     ]
