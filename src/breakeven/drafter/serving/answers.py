@@ -111,6 +111,7 @@ class EngineResponse(Response):
             finish_reason=self._answer.finish_reason,
             stop_reason=self._answer.stop_reason,
             num_tokens=self._answer.num_tokens,
+            prompt_ids=self._request.prompt_ids,
             token_ids=token_ids if self._options.with_token_ids else None,
         )
         await Response(body, media_type="application/json")(scope, receive, send)

@@ -6,7 +6,7 @@ carries the value that means "off": silence would hand back an answer to another
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 import orjson
@@ -204,14 +204,23 @@ class Reply:
         self._chunk_head = {**self._head, "object": "chat.completion.chunk" if self._chat else "text_completion"}
 
     def whole(
-        self, text: str, *, finish_reason: str, stop_reason: str | None, num_tokens: int, token_ids: list[int] | None
+        self,
+        text: str,
+        *,
+        finish_reason: str,
+        stop_reason: str | None,
+        num_tokens: int,
+        prompt_ids: Sequence[int] = (),
+        token_ids: list[int] | None,
     ) -> bytes:
+        """The answer in one piece. With `token_ids` the ids of the prompt are shown too, where vLLM shows them."""
         answer: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
         choice = {"index": 0, **answer, "logprobs": None, "finish_reason": finish_reason, "stop_reason": stop_reason}
+        head = {**self._head, "object": "chat.completion" if self._chat else "text_completion"}
         if token_ids is not None:
             choice["token_ids"] = token_ids
-        kind = "chat.completion" if self._chat else "text_completion"
-        return orjson.dumps({**self._head, "object": kind, "choices": [choice], "usage": self._usage(num_tokens)})
+            (head if self._chat else choice)["prompt_token_ids"] = list(prompt_ids)
+        return orjson.dumps({**head, "choices": [choice], "usage": self._usage(num_tokens)})
 
     def opening(self, *, with_usage: bool) -> bytes:
         """The chat stream's first event, which names the role; a text stream has none."""

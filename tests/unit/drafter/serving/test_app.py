@@ -98,6 +98,17 @@ async def test_continuous_usage_needs_include_usage(
     assert ("usage" in events[-1]) is at_end
 
 
+async def test_token_ids_of_prompt_and_answer_stand_where_vllm_puts_them(serving: Serving) -> None:
+    async with serving(ScriptedCore(lambda _request: [*b"yes", END])) as client:
+        _, chat = await client.post(CHAT, **HI, return_token_ids=True)
+        _, text = await client.post(TEXT, prompt="ab", return_token_ids=True)
+        _, bare = await client.post(CHAT, **HI)
+    assert bytes(chat["prompt_token_ids"]) == b"user:hi\n>"
+    assert chat["choices"][0]["token_ids"] == [*b"yes", END]
+    assert text["choices"][0]["prompt_token_ids"] == [*b"ab"]
+    assert "prompt_token_ids" not in bare
+
+
 async def test_completion_of_text_and_of_token_ids(serving: Serving) -> None:
     seen: list[GenerationRequest] = []
 
