@@ -78,9 +78,27 @@ FORCED_ACCEPTANCE: tuple[ForcedAcceptance, ...] = (
     ),
     ForcedAcceptance(
         engine="sglang",
-        span=Span.of(None, None, "0.5.23"),
+        span=Span.of(None, "0.4.7"),
+        how="SIMULATE_ACC_LEN in the environment, whose mean is missed: a normal deviate is rounded",
+        source="speculative/eagle_utils.py; 0.4.7 has SIMULATE_ACC_METHOD, without match-expected",
+    ),
+    ForcedAcceptance(
+        engine="sglang",
+        span=Span.of("0.4.9", "0.5.2"),
+        how="SIMULATE_ACC_LEN with SIMULATE_ACC_METHOD=match-expected in the environment",
+        source="speculative/eagle_utils.py",
+    ),
+    ForcedAcceptance(
+        engine="sglang",
+        span=Span.of("0.5.3", "0.5.10.post1"),
         how="SGLANG_SIMULATE_ACC_LEN with SGLANG_SIMULATE_ACC_METHOD=match-expected in the environment",
-        source="environ.py",
+        source="environ.py; the method defaults to multinomial, which misses the mean",
+    ),
+    ForcedAcceptance(
+        engine="sglang",
+        span=Span.of("0.5.11", None, "0.5.23"),
+        how="SGLANG_SIMULATE_ACC_LEN in the environment, with SGLANG_SIMULATE_ACC_TOKEN_MODE=real-draft-token from 0.5.15",
+        source="environ.py; the method defaults to match-expected",
     ),
     ForcedAcceptance(
         engine="tensorrt-llm",

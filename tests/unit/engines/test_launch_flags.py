@@ -39,7 +39,7 @@ def test_rows_of_a_purpose_follow_each_other(purpose: tuple[str, str]) -> None:
 
 
 def test_between_two_rows_the_newer_is_taken_with_a_doubt() -> None:
-    found = choose_flag("sglang", "largest batch in a graph", Version.parse("0.5.13"))
+    found = choose_flag("sglang", "largest batch in a graph", Version.parse("0.5.13.post1"))
     assert found.name == "--cuda-graph-max-bs-decode"
     assert "lies between the checked ones" in found.doubt
 

@@ -84,9 +84,9 @@ def refusal(arm: Arm) -> str | None:
     if version is None:
         return None
     if method == "ngram" and choose_flag("sglang", "n-gram drafting", version).name is None:
-        return f"SGLang {version} does not draft from n-grams; 0.5.5 and later do."
+        return f"SGLang {version} does not draft from n-grams; 0.5.3 and later do."
     if arm.forced and choose_flag("sglang", "forced acceptance, method", version).name is None:
-        return f"SGLang {version} accepts drafts to order only roughly and misses the mean asked for; 0.5.2 and later meet it."
+        return f"SGLang {version} accepts drafts to order only roughly and misses the mean asked for; 0.4.9 and later meet it."
     if arm.forced and method == "ngram":
         return "SGLang accepts to order with EAGLE drafters only: use method eagle3, for which drafter: random is enough."
     if arm.target is not None:

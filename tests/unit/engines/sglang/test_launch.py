@@ -24,7 +24,8 @@ CONFIG = {
     "num_key_value_heads": 1,
     "vocab_size": 64,
 }
-RELEASES = ["0.4.6.post5", "0.5.2", "0.5.5", "0.5.8", "0.5.10", "0.5.11", "0.5.12.post1", "0.5.15", "0.5.18", "0.5.23"]
+RELEASES = ["0.4.6.post5", "0.4.9", "0.5.2", "0.5.3", "0.5.5", "0.5.8", "0.5.10", "0.5.11", "0.5.12.post1"]
+RELEASES += ["0.5.15", "0.5.18", "0.5.23"]
 Make = Callable[..., Arm]
 
 
@@ -130,7 +131,7 @@ def test_the_graph_flag_by_release(version: str, eagle3: Make) -> None:
 @pytest.mark.parametrize("version", RELEASES)
 def test_a_drafter_is_not_quantized_along_with_its_target(version: str, eagle3: Make) -> None:
     command = SGLANG.launch_command(dataclasses.replace(eagle3(version), quantization="fp8"), 1)
-    if version in ("0.4.6.post5", "0.5.2", "0.5.5"):
+    if version in ("0.4.6.post5", "0.4.9", "0.5.2", "0.5.3", "0.5.5"):
         assert "--speculative-draft-model-quantization" not in command.argv
         assert "quantizes the drafter as it does the target" in command.doubt
     else:
@@ -152,7 +153,9 @@ FORCED = {"SGLANG_SIMULATE_ACC_LEN": "2.5", "SGLANG_SIMULATE_ACC_METHOD": "match
 
 
 @pytest.mark.parametrize(("version", "variables"), [
+    ("0.4.9", {"SIMULATE_ACC_LEN": "2.5", "SIMULATE_ACC_METHOD": "match-expected"}),
     ("0.5.2", {"SIMULATE_ACC_LEN": "2.5", "SIMULATE_ACC_METHOD": "match-expected"}),
+    ("0.5.3", FORCED),
     ("0.5.5", FORCED),
     ("0.5.10", FORCED),
     ("0.5.12.post1", FORCED),
@@ -166,9 +169,10 @@ def test_forced_acceptance_by_release(version: str, variables: dict[str, str], e
 
 
 def test_what_a_release_cannot_do_is_refused_for_the_arm_alone(eagle3: Make, target: Path) -> None:
-    old = eagle3("0.4.6.post5", forced_accept_length=2.5)
-    SGLANG.check(old)
-    assert "SGLang 0.4.6.post5 accepts drafts to order only roughly" in (SGLANG.refusal(old) or "")
+    for version in ("0.4.6.post5", "0.4.7"):
+        old = eagle3(version, forced_accept_length=2.5)
+        SGLANG.check(old)
+        assert f"SGLang {version} accepts drafts to order only roughly" in (SGLANG.refusal(old) or "")
     ngram = Speculation(method="ngram", num_draft_tokens=3)
     assert "SGLang 0.5.2 does not draft from n-grams" in (
         SGLANG.refusal(dataclasses.replace(eagle3("0.5.2"), speculation=ngram)) or ""
@@ -180,7 +184,7 @@ def test_what_a_release_cannot_do_is_refused_for_the_arm_alone(eagle3: Make, tar
     assert SGLANG.refusal(eagle3("0.5.10")) is None
 
 
-@pytest.mark.parametrize(("version", "window"), [("0.5.5", True), ("0.5.8", True), ("0.5.10", False), ("0.5.23", False)])
+@pytest.mark.parametrize(("version", "window"), [("0.5.3", True), ("0.5.8", True), ("0.5.10", False), ("0.5.23", False)])
 def test_n_grams_are_looked_up_as_chains(version: str, window: bool, eagle3: Make) -> None:
     ngram = Speculation(method="ngram", num_draft_tokens=4, ngram_max=5, ngram_min=2)
     command = SGLANG.launch_command(dataclasses.replace(eagle3(version), speculation=ngram), 1)
@@ -196,7 +200,7 @@ def test_n_grams_are_looked_up_as_chains(version: str, window: bool, eagle3: Mak
 @pytest.mark.parametrize(("version", "doubt"), [
     ("0.5.24", "sglang 0.5.24 was never checked"),
     ("0.4.4", "sglang 0.4.4 was never checked"),
-    ("0.5.13", "largest batch in a graph: release 0.5.13 lies between the checked ones"),
+    ("0.5.13.post1", "largest batch in a graph: release 0.5.13.post1 lies between the checked ones"),
     ("0.5.23", ""),
 ])  # fmt: skip
 def test_releases_that_nobody_checked_are_tried_and_marked(version: str, doubt: str, eagle3: Make) -> None:
