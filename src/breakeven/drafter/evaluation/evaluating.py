@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from breakeven.checkpoints.folder import open_folder
+from breakeven.drafter.capture.capture import Capture
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.drafter.evaluation.evaluate import evaluate
 from breakeven.drafter.evaluation.preparing import greedy_answers, prepare
 from breakeven.drafter.evaluation.prompts import render_prompts
 from breakeven.drafter.evaluation.result import Evaluation
-from breakeven.drafter.evaluation.target_states import TargetStates
 from breakeven.drafter.export.reading import read_head
-from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
+from breakeven.drafter.model.llama import LlamaConfig
 from breakeven.errors import UsageError
 
 __all__ = ["DTYPES", "evaluate_folders"]
@@ -56,8 +56,7 @@ def evaluate_folders(
     if needed > config.max_positions:
         raise UsageError(
             f"the longest prompt has {longest} tokens, which with {max_tokens} of answer and {num_draft_tokens} drafts needs "
-            f"{needed} "
-            f"positions; the target has {config.max_positions}: take fewer --max-tokens, or leave long prompts out"
+            f"{needed} positions; the target has {config.max_positions}: take fewer --max-tokens, or leave long prompts out"
         )
     told(f"answering {len(rendered)} prompts, greedy, on {place}")
     answers = greedy_answers(
@@ -70,10 +69,11 @@ def evaluate_folders(
         device=place,
     )
     told(f"the target's states at {sum(len(answer.token_ids) for answer in answers)} tokens")
-    weights = LlamaWeights.from_folder(opened, config, DTYPES[dtype]).to(place)
-    held_out = prepare(answers, TargetStates(config=config, weights=weights, auxiliary_layers=head.config.auxiliary_layers))
+    capture = Capture.from_folder(target, head.config.auxiliary_layers, device=place, dtype=DTYPES[dtype])
+    held_out = prepare(answers, capture)
+    capture.settle()
     told("drafting")
-    evaluation = evaluate(held_out, head.config, head.weights.to(place), weights.embed, num_draft_tokens=num_draft_tokens)
+    evaluation = evaluate(held_out, head.config, head.weights.to(place), capture.embed_weight, num_draft_tokens=num_draft_tokens)
     doubts = [*head.notes, *evaluation.doubts]
     if dtype != "float32":
         doubts.append(f"{dtype}: rounding decides near-ties, so an engine's counts will differ a little; float32 is exact")

@@ -6,8 +6,9 @@ takes. Then one pass of the target over everything for its states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -18,10 +19,16 @@ from breakeven.drafter.evaluation.held_out import GreedyAnswer, HeldOut
 from breakeven.drafter.evaluation.prompts import RenderedPrompt
 from breakeven.errors import UsageError
 
-__all__ = ["Capture", "greedy_answers", "prepare"]
+__all__ = ["TargetCapture", "greedy_answers", "prepare"]
 
-# Samples in, packed states out, in the same order.
-Capture = Callable[[Sequence[Sample]], Iterable[PackedStates]]
+# Tokens of one packed batch of states: enough to keep a GPU busy, little enough to pad cheaply.
+TOKENS_AT_ONCE = 16_384
+
+
+class TargetCapture(Protocol):
+    """`drafter/capture`, or anything that knows the target's states of samples."""
+
+    def capture(self, samples: Sequence[Sample]) -> PackedStates: ...
 
 
 def greedy_answers(
@@ -59,9 +66,8 @@ def greedy_answers(
         short = [prompts[index].prompt_id for index, tokens in continued.items() if len(tokens) < beyond]
         if short:
             raise UsageError(
-                f"{len(short)} answers reach the end of the target's context (the first: {short[0]}), so their last rounds cannot "
-                "be "
-                f"judged; take shorter prompts, or fewer than {max_tokens} tokens an answer"
+                f"{len(short)} answers reach the end of the target's context (the first: {short[0]}), so their last rounds "
+                f"cannot be judged; take shorter prompts, or fewer than {max_tokens} tokens an answer"
             )
     return tuple(
         GreedyAnswer(
@@ -76,6 +82,14 @@ def greedy_answers(
     )
 
 
-def prepare(answers: Sequence[GreedyAnswer], capture: Capture) -> HeldOut:
-    """Answers with the states that `capture` finds at their tokens."""
-    return HeldOut(answers=answers, states=tuple(capture([answer.as_sample() for answer in answers])))
+def prepare(answers: Sequence[GreedyAnswer], target: TargetCapture) -> HeldOut:
+    """Answers with the target's states at their tokens."""
+    batches: list[list[Sample]] = []
+    room = 0
+    for answer in answers:
+        room -= len(answer.token_ids)
+        if room < 0:
+            batches.append([])
+            room = TOKENS_AT_ONCE - len(answer.token_ids)
+        batches[-1].append(answer.as_sample())
+    return HeldOut(answers=answers, states=tuple(target.capture(batch) for batch in batches))

@@ -20,7 +20,7 @@ from breakeven.drafter.evaluation.held_out import GreedyAnswer, HeldOut
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
 from breakeven.errors import UsageError
 
-__all__ = ["AnswerRounds", "draft_rounds"]
+__all__ = ["AnswerRounds", "batches_of", "draft_rounds"]
 
 # Sequences are padded to the longest of a batch, so few long ones must not blow up many short ones.
 BATCH_SEQUENCES = 64
@@ -69,7 +69,7 @@ def draft_rounds(
     answers = iter(held_out.answers)
     results: list[AnswerRounds] = []
     for packed in held_out.states:
-        for token_ids, auxiliary, batch in _batches(packed, answers):
+        for token_ids, auxiliary, batch in batches_of(packed, answers):
             first_row = min(len(answer.prompt_ids) for answer in batch) - 1
             drafts = draft_everywhere(token_ids, auxiliary[:, :-1], first_row, num_draft_tokens, config, weights, target_embed)
             for answer, rows in zip(batch, drafts.tolist(), strict=True):
@@ -77,7 +77,7 @@ def draft_rounds(
     return tuple(results)
 
 
-def _batches(packed: PackedStates, answers: Iterator[GreedyAnswer]) -> Iterator[tuple[Tensor, Tensor, list[GreedyAnswer]]]:
+def batches_of(packed: PackedStates, answers: Iterator[GreedyAnswer]) -> Iterator[tuple[Tensor, Tensor, list[GreedyAnswer]]]:
     """Padded token ids [S, L + 1] and states [S, L + 1, 3H] of a few sequences at a time."""
     starts = packed.starts.tolist()
     for first in range(0, len(starts) - 1, BATCH_SEQUENCES):

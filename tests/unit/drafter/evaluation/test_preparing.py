@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from breakeven.drafter.capture.capture import Capture
 from breakeven.drafter.evaluation.preparing import greedy_answers, prepare
 from breakeven.drafter.evaluation.prompts import RenderedPrompt
-from breakeven.drafter.evaluation.target_states import TargetStates
 from breakeven.drafter.reference.decoding import greedy
 from breakeven.errors import UsageError
 
@@ -29,7 +29,8 @@ def test_answers_stop_where_the_target_stops_and_go_on_beyond(make_target, load_
         assert list(answer.beyond_ids) == tokens[end : end + 3]
         assert answer.finished is (stop in tokens[:20])
     assert answers[0].finished
-    held_out = prepare(answers, TargetStates(config=config, weights=weights, auxiliary_layers=(1, 2, 3)))
+    held_out = prepare(answers, Capture.from_folder(folder, (1, 2, 3)))
+    assert len(held_out.states) == 1
     assert sum(int(pack.starts[-1]) for pack in held_out.states) == sum(len(answer.token_ids) for answer in answers)
     marked = [bool(mark) for pack in held_out.states for mark in pack.loss_mask]
     assert sum(marked) == sum(len(answer.answer_ids) for answer in answers)
