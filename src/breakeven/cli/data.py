@@ -137,6 +137,38 @@ def answers(
             typer.echo(line)
 
 
+@data.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="What `breakeven data answers` wrote.")],
+    target: Annotated[str, typer.Option(help=f"The model that answered. {TARGET_HELP}")],
+    show: Annotated[int, typer.Option(min=0, max=100, help="Samples to show, spread over both sides of the split.")] = 3,
+    only: Annotated[str | None, typer.Option("--id", help="Show the answers to this prompt instead.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the same as a page, colours included.")] = None,
+    template_variables: Annotated[str | None, typer.Option(help=VARIABLES_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON (docs/training-data.md).")] = False,
+) -> None:
+    """Look a training file over: what the target wrote, lengths, loops, duplicates, vocabulary coverage, doubts."""
+    from rich.console import Console
+
+    from breakeven.cli.data_shown import show_inspection, show_samples
+    from breakeven.drafter.data.inspection import inspect_training_file
+
+    found, samples = inspect_training_file(file, _target(target, template_variables), show=show, only=only)
+    if html is not None:
+        import io
+
+        page = Console(record=True, file=io.StringIO(), width=132)
+        show_inspection(found, page)
+        show_samples(samples, page)
+        page.save_html(str(html))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    console = Console()
+    show_inspection(found, console)
+    show_samples(samples, console)
+
+
 def _target(name: str, template_variables: str | None) -> TargetFiles:
     from breakeven.checkpoints.resolve import resolve_model
     from breakeven.drafter.data.target_files import TargetFiles

@@ -44,14 +44,15 @@ def user_turn(target: TargetFiles) -> UserTurn:
     before, found, after = text.partition(STAND_IN)
     if not found:
         raise DataError(f"{target.folder}: the chat template shows no user turn; give prompts of your own with --from")
-    rest = target.encode(after)
-    # Whatever special token the template puts right behind the user's words: <|im_end|>, <|eot_id|>, [/INST]
+    # Whatever special token the template puts behind the user's words, a space between or not: <|im_end|>, <|eot_id|>, [/INST]
+    rest = target.encode(after.lstrip())
     if not rest or rest[0] not in target.tokenizer.special_token_ids:
         raise DataError(
             f"{target.folder}: the chat template ends a user turn with {after[:20]!a}, which is no special token, so the "
             "target cannot say where a prompt of its own ends; give prompts with --from, or leave sampling out with --sampled 0"
         )
-    return UserTurn(beginning=target.encode(before), stop_ids=target.stop_token_ids | {rest[0]})
+    # a space in front of the first word belongs to that word's token, which the target is to write
+    return UserTurn(beginning=target.encode(before.rstrip(" ")), stop_ids=target.stop_token_ids | {rest[0]})
 
 
 def sampled_prompts(
