@@ -1,109 +1,56 @@
-"""The break-even accept length c(B, k) over batches and numbers of drafts, from the points of it that were measured.
+"""What every source of round costs offers, measured or predicted: c(B, k) with its interval and the kind of knowledge behind it.
 
-What was measured is kept as it is. Between two measured numbers of drafts at the same batch, c is taken to lie on the line through
-them, because each draft adds one step of the drafter and one row to verify (facts of a chain; docs/curve.md). The line is not
-believed beyond evidence:
-
-- More drafts never make a round cheaper, so c between two neighbours lies between their bounds. Where no third point has tested
-  the line, that bracket is the interval.
-- Where a stretch has a measured point beyond either of its ends, that end's distance from the line of its own neighbours tells how
-  large a jump the stretch could hide, and the interval is widened by it.
-- A jump (a batch that no longer fits a recorded graph) shows as such a distance, so it widens intervals until more points are
-  measured around it; it is never smoothed over.
-
-Between batches nothing is interpolated: c rises and falls with the batch, and no bound is known.
+A `CostSurface` is asked for one batch size and one number of drafts at a time. What stands behind it may be a fit of forced
+acceptance on this deployment, a curve of step times, published figures of the same setup, or kernel tables; whoever turns accept
+lengths into speedups needs not know which, but prints the kind, because each kind errs by its own amount (docs/predict.md).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Protocol
 
-__all__ = ["Cost", "Surface"]
+__all__ = ["Cost", "CostSurface", "UnknownCost"]
 
-How = Literal["measured", "between"]
+
+class UnknownCost(ValueError):
+    """Raised where a surface has nothing to go by at this batch size and number of drafts; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """c with its interval, as ratios. `low` and `high` may be 0 and infinite where nothing narrower can be said."""
+    """c, the round time in plain steps, known to lie in [low, high] as surely as its kind of prediction says.
+
+    doubts: what makes this figure less than it seems (a cliff beside it, extrapolation), each with what to do about it.
+    """
 
     value: float
     low: float
     high: float
-    how: How = "measured"
+    doubts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.value) and 0.0 < self.low <= self.value <= self.high):
+            raise ValueError(f"c = {self.value} in [{self.low}, {self.high}]: expected 0 < low <= value <= high")
+
+    def widened(self, error: float) -> Cost:
+        """The interval with a relative error of `error` (0.1: a factor of 1.1 either way) added in quadrature on the log scale."""
+        up = math.hypot(math.log(self.high / self.value), math.log1p(error))
+        down = math.hypot(math.log(self.value / self.low), math.log1p(error))
+        return Cost(value=self.value, low=self.value * math.exp(-down), high=self.value * math.exp(up), doubts=self.doubts)
+
+
+class CostSurface(Protocol):
+    """`kind` is a key of `prediction_error.KINDS`, or "measured" for a surface of this deployment."""
 
     @property
-    def half_width(self) -> float:
-        """Half the interval's width over the value."""
-        return (self.high - self.low) / (2.0 * self.value)
+    def kind(self) -> str: ...
 
+    def cost(self, batch: int, num_drafted: int) -> Cost:
+        """c at `batch` running requests with `num_drafted` drafts a round; exactly 1 for none.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surface:
-    """`measured` maps (requests running, drafts a round) to the c measured there. No drafts cost nothing: c(B, 0) is 1."""
-
-    measured: Mapping[tuple[int, int], Cost]
-
-    @property
-    def batches(self) -> tuple[int, ...]:
-        return tuple(sorted({batch for batch, _ in self.measured}))
-
-    def drafts(self, batch: int) -> tuple[int, ...]:
-        """Numbers of drafts that were measured at `batch`, ascending."""
-        return tuple(sorted(k for b, k in self.measured if b == batch))
-
-    def at(self, batch: int, num_draft_tokens: int) -> Cost | None:
-        """c at a measured batch, measured or read between two neighbours; None beyond them, where nothing is known."""
-        if num_draft_tokens == 0 and batch in self.batches:
-            return Cost(value=1.0, low=1.0, high=1.0)
-        found = self.measured.get((batch, num_draft_tokens))
-        if found is not None:
-            return found
-        neighbours = self.neighbours(batch, num_draft_tokens)
-        return None if neighbours is None else self._between(batch, num_draft_tokens, *neighbours)
-
-    def neighbours(self, batch: int, num_draft_tokens: int) -> tuple[int, int] | None:
-        """The measured numbers of drafts next below and next above."""
-        below = [k for k in self.drafts(batch) if k < num_draft_tokens]
-        above = [k for k in self.drafts(batch) if k > num_draft_tokens]
-        return (below[-1], above[0]) if below and above else None
-
-    def hidden_jump(self, batch: int, before: int, after: int) -> float | None:
-        """The largest jump of c that could lie between two neighbouring measured points unseen; None where nothing tests it.
-
-        A jump J somewhere between `before` and `after` moves an end that has a further neighbour off the line through its two
-        neighbours by J times the share of that line on the other side. Each end that has one so gives an upper bound (noise is part
-        of it, which errs towards wider intervals), and both must hold.
+        Raises:
+            UnknownCost: nothing known reaches there.
         """
-        bounds = []
-        for left, centre, right in _triples(self.drafts(batch)):
-            if (left, centre) == (before, after) or (centre, right) == (before, after):
-                other_side = right - centre if centre == after else centre - left
-                line = _line(self.measured[batch, left], self.measured[batch, right], left, right, centre)
-                bounds.append(abs(self.measured[batch, centre].value - line) * (right - left) / other_side)
-        return min(bounds, default=None)
-
-    def _between(self, batch: int, k: int, before: int, after: int) -> Cost:
-        lower, upper = self.measured[batch, before], self.measured[batch, after]
-        value = _line(lower, upper, before, after, k)
-        bracket_low, bracket_high = min(lower.low, value), max(upper.high, value)
-        jump = self.hidden_jump(batch, before, after)
-        if jump is None:
-            return Cost(value=value, low=bracket_low, high=bracket_high, how="between")
-        share = (k - before) / (after - before)
-        # where the jump lies is not known: before k it lifts c above the line by what is left of the line, after k the reverse
-        low = lower.low + share * (upper.low - lower.low) - share * jump
-        high = lower.high + share * (upper.high - lower.high) + (1.0 - share) * jump
-        return Cost(value=value, low=max(low, bracket_low), high=min(high, bracket_high), how="between")
-
-
-def _line(lower: Cost, upper: Cost, before: int, after: int, k: int) -> float:
-    return lower.value + (upper.value - lower.value) * (k - before) / (after - before)
-
-
-def _triples(drafts: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """Every inner number of drafts with its neighbours on either side."""
-    return [(before, k, after) for (before, k), (_, after) in itertools.pairwise(itertools.pairwise(drafts))]
+        ...

@@ -1,0 +1,118 @@
+"""Step times by the number of tokens in a step, with cliffs found instead of smoothed over.
+
+A forward over more tokens takes longer, but never by more than the tokens grow: weights are read once, and beyond that the work
+is proportional. Between two measured points whose times grow faster than their tokens something else changed, nearly always the
+end of the captured CUDA graphs. Such a gap is a cliff: nobody knows on which side of it a point in it lies, so both sides,
+prolonged, bound it and the dear side is the value. Elsewhere time is a straight line between neighbours, and the lines of the
+neighbouring stretches, prolonged, bound how far it can bend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Cliff", "StepTime", "StepTimes"]
+
+# times growing this much faster than tokens are a cliff; measurement noise of small steps stays below
+CLIFF_EXCESS = 1.10
+# beyond the last point by more than this factor nothing is said
+FURTHEST = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cliff:
+    """Between `below` and `above` tokens a step takes `factor` times as long."""
+
+    below: int
+    above: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds with bounds. `cliff` is the one that lies at or before these tokens and was climbed over, None below all of them."""
+
+    value: float
+    low: float
+    high: float
+    cliff: Cliff | None = None
+    is_beside_cliff: bool = False
+    is_extrapolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Points (tokens, seconds), tokens rising."""
+
+    points: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def of(cls, times: Mapping[int, float]) -> StepTimes:
+        """Raises ValueError: no point, tokens below 1, or times that are not positive and finite."""
+        if not times:
+            raise ValueError("no step times were given; expected times by number of tokens")
+        for tokens, time in times.items():
+            if tokens < 1 or not math.isfinite(time) or time <= 0.0:
+                raise ValueError(f"{tokens} tokens: {time}; expected at least one token and a positive time")
+        return cls(tuple(sorted(times.items())))
+
+    @property
+    def cliffs(self) -> tuple[Cliff, ...]:
+        found = []
+        for (below, low), (above, high) in zip(self.points, self.points[1:], strict=False):
+            if high / low > CLIFF_EXCESS * above / below:
+                found.append(Cliff(below=below, above=above, factor=high / low))
+        return tuple(found)
+
+    @property
+    def most_tokens(self) -> int:
+        return self.points[-1][0]
+
+    def at(self, tokens: int) -> StepTime:
+        """Raises ValueError: further than twice the largest step measured, or a number below 1."""
+        first, last = self.points[0], self.points[-1]
+        if tokens < 1 or tokens > FURTHEST * last[0]:
+            raise ValueError(
+                f"a step of {tokens} tokens; step times are known from {first[0]} to {last[0]} tokens: measure further"
+            )
+        if tokens <= first[0]:
+            # fewer tokens cannot take longer, nor less time than proportionally
+            return StepTime(value=first[1], low=first[1] * tokens / first[0], high=first[1], is_extrapolated=tokens < first[0])
+        climbed = [cliff for cliff in self.cliffs if cliff.above <= tokens]
+        for index, (upper, time) in enumerate(self.points):
+            if upper == tokens:
+                return StepTime(value=time, low=time, high=time, cliff=climbed[-1] if climbed else None)
+            if upper > tokens:
+                return self._between(index - 1, tokens, climbed[-1] if climbed else None)
+        value = last[1] * (1.0 + max(self._slope(len(self.points) - 2), 0.0) * (tokens - last[0]) / last[1])
+        high = last[1] * tokens / last[0]
+        return StepTime(
+            value=min(value, high), low=last[1], high=high, cliff=climbed[-1] if climbed else None, is_extrapolated=True
+        )
+
+    def _between(self, index: int, tokens: int, climbed: Cliff | None) -> StepTime:
+        (left, low), (right, high) = self.points[index], self.points[index + 1]
+        before, after = self._line(index - 1, tokens), self._line(index + 1, tokens)
+        cliff = next((cliff for cliff in self.cliffs if cliff.below == left), None)
+        if cliff is not None:
+            cheap = min(max(before if before is not None else low, low), high)
+            dear = min(max(after if after is not None else high, high * tokens / right), high)
+            return StepTime(value=dear, low=min(cheap, dear), high=high, cliff=cliff, is_beside_cliff=True)
+        value = low + (high - low) * (tokens - left) / (right - left)
+        floor, ceiling = min(low, high), max(low, high)
+        bounds = [min(max(bound, floor), ceiling) for bound in (before, after) if bound is not None]
+        return StepTime(value=value, low=min((value, *bounds)), high=max((value, *bounds)), cliff=climbed)
+
+    def _line(self, index: int, tokens: int) -> float | None:
+        """The stretch from point `index` to the next, prolonged to `tokens`; None where there is none or it is a cliff."""
+        if not 0 <= index < len(self.points) - 1 or any(cliff.below == self.points[index][0] for cliff in self.cliffs):
+            return None
+        return self.points[index][1] + self._slope(index) * (tokens - self.points[index][0])
+
+    def _slope(self, index: int) -> float:
+        if index < 0 or any(cliff.below == self.points[index][0] for cliff in self.cliffs):
+            return 0.0
+        (left, low), (right, high) = self.points[index], self.points[index + 1]
+        return (high - low) / (right - left)

@@ -1,0 +1,84 @@
+"""Cliffs are found, never smoothed over; the step-cost curve of a large mixture of experts on four GPUs is worked through."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from breakeven.costs.acceptance_curve import AcceptanceCurve
+from breakeven.costs.payoff import payoff
+from breakeven.costs.step_times import StepTimes
+from breakeven.costs.stepped_surface import SteppedSurface
+from breakeven.costs.surface import UnknownCost
+
+# published forward times in ms, read off a figure: a step by its tokens, three drafts by requests
+VERIFY = {
+    1: 5.11, 4: 5.12, 8: 5.35, 16: 5.59, 32: 6.26, 64: 7.90, 128: 9.43, 256: 11.3, 512: 15.03, 1024: 20.63, 1536: 104.5,
+    4096: 133.5, 16384: 234.9,
+}  # fmt: skip
+DRAFT = {1: 0.883, 8: 1.071, 32: 1.606, 64: 2.274, 128: 3.143, 256: 5.38}
+
+
+@pytest.fixture
+def surface() -> SteppedSurface:
+    return SteppedSurface(verify=StepTimes.of(VERIFY), draft=StepTimes.of(DRAFT), draft_for=3)
+
+
+@pytest.mark.parametrize(("batch", "cost"), [(1, 1.17), (8, 1.37), (32, 1.76), (64, 1.72), (128, 1.93), (256, 2.30)])
+def test_the_cost_of_three_drafts(surface: SteppedSurface, batch: int, cost: float) -> None:
+    assert surface.cost(batch, 3).value == pytest.approx(cost, abs=0.006)
+
+
+def test_the_only_cliff_is_where_graphs_end() -> None:
+    (cliff,) = StepTimes.of(VERIFY).cliffs
+    assert (cliff.below, cliff.above) == (1024, 1536)
+    assert cliff.factor == pytest.approx(104.5 / 20.63)
+
+
+def test_past_the_cliff_is_a_disaster_with_its_remedy(surface: SteppedSurface) -> None:
+    cost = surface.cost(256, 7)
+    assert 9.5 < cost.low < cost.high < 12.0
+    assert any("raise the capture size to 2048 tokens" in doubt and "draft at most 3" in doubt for doubt in cost.doubts)
+
+
+def test_an_accept_length_of_two_and_a_half_pays_everywhere_with_three_drafts(surface: SteppedSurface) -> None:
+    choices = payoff(surface, AcceptanceCurve((0.7, 0.5, 0.3)), DRAFT, (3, 7), threshold=0.03)
+    assert [choice.best.num_drafted for choice in choices if choice.best is not None] == [3] * len(DRAFT)
+    assert all(choice.rows[0].outcome == "pays" for choice in choices)
+    assert choices[-1].rows[0].speedup == pytest.approx(1.09, abs=0.005)
+    assert choices[-1].rows[1].outcome == "slower"
+
+
+def test_beside_a_cliff_both_sides_bound_and_the_dear_one_is_the_value() -> None:
+    between = StepTimes.of(VERIFY).at(1280)
+    assert between.is_beside_cliff
+    assert between.low == pytest.approx(20.63 + (20.63 - 15.03) / 512 * 256)
+    assert between.value > 85.0
+    assert between.high == 104.5
+
+
+def test_below_the_cliff_nothing_of_it_is_seen() -> None:
+    time = StepTimes.of(VERIFY).at(768)
+    assert time.cliff is None
+    assert 15.03 <= time.low <= time.value <= time.high <= 20.63
+
+
+def test_far_outside_is_unknown(surface: SteppedSurface) -> None:
+    with pytest.raises(UnknownCost, match="measure further"):
+        surface.cost(600, 3)
+
+
+@pytest.mark.parametrize("times", [{}, {0: 1.0}, {1: 0.0}, {1: float("nan")}, {4: -1.0}])
+def test_impossible_times_are_refused(times: dict[int, float]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        StepTimes.of(times)
+
+
+@given(st.dictionaries(st.integers(1, 4096), st.floats(1e-3, 10.0), min_size=1, max_size=12), st.integers(1, 8192))
+def test_bounds_hold_the_value(times: dict[int, float], tokens: int) -> None:
+    known = StepTimes.of(times)
+    if tokens <= 2 * known.most_tokens:
+        time = known.at(tokens)
+        assert 0.0 < time.low <= time.value * (1 + 1e-9)
+        assert time.value <= time.high * (1 + 1e-9)
