@@ -1,0 +1,230 @@
+"""Speedups that a table lacks, predicted from the rows it has, each with the error bar of the way it was predicted.
+
+In order of how far such predictions were off: other data sets of the same configuration where there are three, another number of
+drafts of the same drafter on the same data set, another drafter of the same shape, then one or two data sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from breakeven.costs.acceptance_curve import AcceptanceCurve, Length
+from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
+from breakeven.costs.neighbours import cost_from, fitting
+from breakeven.costs.payoff import Outcome, outcome_of
+from breakeven.costs.prediction_error import KINDS, PredictionError, data_set_error
+from breakeven.costs.round_line import RoundLine
+from breakeven.costs.table import Shape, TableRow
+from breakeven.costs.validation import as_neighbour, impossible
+from breakeven.printed.figures import Bounds
+
+__all__ = ["Asked", "TablePrediction", "predict_table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a user wants of a table besides the rows without a speedup: an accept length, or another number of drafts."""
+
+    accept_length: float | None = None
+    plain_speed: float | None = None
+    num_drafted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePrediction:
+    """speedup in [low, high] of `label`; `evidence` are the rows it rests on, `error` how such predictions were off elsewhere."""
+
+    label: str
+    accept_length: Length
+    cost: float
+    speedup: float
+    low: float
+    high: float
+    plain_speed: float | None
+    outcome: Outcome
+    error: PredictionError
+    evidence: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    label: str
+    row: TableRow
+    length: Length
+
+
+def predict_table(
+    rows: Sequence[TableRow], asked: Asked, *, threshold: float
+) -> tuple[tuple[TablePrediction, ...], tuple[TableRow, ...], tuple[str, ...]]:
+    """Predictions; the rows left out as impossible; and what could not be predicted, with the reason."""
+    void = impossible(rows)
+    void_numbers = {row.number for row in void}
+    known = [row for row in rows if row.number not in void_numbers and row.cost is not None]
+    found: list[TablePrediction] = []
+    missing: list[str] = []
+    for wanted in _wanted(rows, known, asked):
+        prediction = _predict(wanted, known, threshold)
+        if prediction is None:
+            missing.append(f"{wanted.label}: no measured row of the same deployment to predict it from; measure one data set there")
+        else:
+            found.append(prediction)
+    for num_drafted in asked.num_drafted:
+        found += _more_drafts(known, num_drafted, threshold, missing)
+    return tuple(found), void, tuple(missing)
+
+
+def _wanted(rows: Sequence[TableRow], known: Sequence[TableRow], asked: Asked) -> Iterable[_Wanted]:
+    for row in rows:
+        if row.speedup is None and row.accept_length is not None:
+            yield _Wanted(label=row.label, row=row, length=_length(row.accept_length))
+    if asked.accept_length is None:
+        return
+    length = Length(value=asked.accept_length, low=asked.accept_length, high=asked.accept_length)
+    seen: set[object] = set()
+    for row in known:
+        configuration = (row.setup, row.deployment, row.drafter, row.shape)
+        if configuration not in seen and (row.shape.longest is None or asked.accept_length <= row.shape.longest):
+            seen.add(configuration)
+            template = TableRow(
+                number=-1,
+                setup=row.setup,
+                target=row.target,
+                where=row.where,
+                drafter=row.drafter,
+                shape=row.shape,
+                dataset="",
+                concurrency=row.concurrency,
+                accept_length=None,
+                speedup=None,
+                plain_speed=asked.plain_speed,
+            )
+            yield _Wanted(label=f"{template.label}, accept length {asked.accept_length:g}", row=template, length=length)
+
+
+def _predict(wanted: _Wanted, known: Sequence[TableRow], threshold: float) -> TablePrediction | None:
+    row = wanted.row
+    same = [other for other in known if _configuration(other) == _configuration(row) and other.dataset != row.dataset]
+    near = [other for other in same if as_neighbour(other) in fitting([as_neighbour(o) for o in same], row.plain_speed)]
+    if len(near) >= 3:
+        return _from_rows(wanted, near, data_set_error(len(near)), threshold)
+    others = [
+        other
+        for other in known
+        if (other.target, other.where[:4], other.concurrency, other.shape)
+        == (row.target, row.where[:4], row.concurrency, row.shape)
+        and other.drafter != row.drafter
+        and row.shape != Shape()
+    ]
+    if others:
+        return _from_rows(wanted, [*near, *others], KINDS["another drafter"], threshold)
+    return _from_rows(wanted, near, data_set_error(len(near)), threshold) if near else None
+
+
+def _configuration(row: TableRow) -> tuple[object, ...]:
+    return row.setup, row.deployment, row.drafter, row.shape
+
+
+def _from_rows(wanted: _Wanted, others: Sequence[TableRow], error: PredictionError, threshold: float) -> TablePrediction:
+    length = wanted.length.value
+    neighbours = [as_neighbour(other) for other in others]
+    cost = cost_from(neighbours, length, wanted.row.plain_speed)
+    # where the rows themselves lie further apart than such rows usually do, the usual error bar is too kind
+    apart = [abs(math.log(row.cost / cost_from(neighbours, row.accept_length, wanted.row.plain_speed))) for row in neighbours]
+    half = max(math.log1p(error.tenth), max(apart))
+    doubts = []
+    lengths = [row.accept_length for row in neighbours]
+    if not 0.9 * min(lengths) <= length <= 1.1 * max(lengths):
+        doubts.append(f"its accept length lies outside those measured ({min(lengths):.2f} to {max(lengths):.2f})")
+    if max(apart) > math.log1p(error.tenth):
+        doubts.append("the measured rows disagree more than such rows usually do, so the interval holds them all")
+    return _prediction(
+        wanted.label,
+        wanted.length,
+        cost,
+        half,
+        error,
+        tuple(other.label for other in others),
+        doubts,
+        wanted.row.plain_speed,
+        threshold,
+    )
+
+
+def _more_drafts(known: Sequence[TableRow], num_drafted: int, threshold: float, missing: list[str]) -> Iterable[TablePrediction]:
+    groups: dict[tuple[object, ...], dict[int, TableRow]] = {}
+    for row in known:
+        if row.shape.is_chain:
+            groups.setdefault((row.deployment, row.drafter, row.dataset), {})[row.shape.steps] = row
+    if not groups:
+        missing.append(f"k={num_drafted}: no chain of known length in the table; give steps and topk 1, or draft_tokens for vLLM")
+    for by_drafts in groups.values():
+        first = next(iter(by_drafts.values()))
+        name = " / ".join(part for part in (first.drafter, f"k={num_drafted}", first.dataset) if part)
+        if num_drafted in by_drafts:
+            continue
+        if len(by_drafts) < 2:
+            missing.append(f"{name}: rows with one number of drafts only ({min(by_drafts)}); a second one shows what a draft costs")
+            continue
+        try:
+            curve = AcceptanceCurve.from_lengths(
+                {k: row.accept_length.estimate for k, row in by_drafts.items() if row.accept_length is not None}
+            )
+        except ValueError as error:
+            missing.append(f"{name}: {error}")
+            continue
+        length = curve.length(num_drafted)
+        error_bar = KINDS["other numbers of drafts"]
+        line = RoundLine.of({k: row.cost.estimate for k, row in by_drafts.items() if row.cost is not None})
+        time = line.at(num_drafted, error=error_bar.tenth)
+        doubts = [f"beyond the numbers of drafts measured ({min(by_drafts)} to {max(by_drafts)})"] if time.is_outside else []
+        label = name + (f" at c={first.concurrency}" if first.concurrency else "")
+        half = math.log(time.high / time.value)
+        yield _prediction(
+            label,
+            length,
+            time.value,
+            half,
+            error_bar,
+            tuple(row.label for row in by_drafts.values()),
+            doubts,
+            first.plain_speed,
+            threshold,
+        )
+
+
+def _prediction(
+    label: str,
+    length: Length,
+    cost: float,
+    half: float,
+    error: PredictionError,
+    evidence: tuple[str, ...],
+    doubts: Sequence[str],
+    plain_speed: float | None,
+    threshold: float,
+) -> TablePrediction:
+    speedup = length.value / cost
+    low = speedup * math.exp(-math.hypot(half, math.log(length.value / length.low)))
+    # no error makes a round cheaper than a plain step
+    high = min(speedup * math.exp(math.hypot(half, math.log(length.high / length.value))), length.high / IMPOSSIBLE_BELOW)
+    high = max(high, speedup)
+    return TablePrediction(
+        label=label,
+        accept_length=length,
+        cost=cost,
+        speedup=speedup,
+        low=low,
+        high=high,
+        plain_speed=plain_speed,
+        outcome=outcome_of(low, high, threshold),
+        error=error,
+        evidence=evidence,
+        doubts=tuple(doubts),
+    )
+
+
+def _length(bounds: Bounds) -> Length:
+    return Length(value=bounds.estimate, low=bounds.low, high=bounds.high)
