@@ -1,0 +1,155 @@
+"""`breakeven predict`: would speculation pay here, before measuring it; from kernel tables, step times or measured rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from breakeven.verdict.predicted.result import Prediction
+
+__all__ = ["predict"]
+
+DEFAULT_BATCHES = (1, 8, 32, 128)
+DEFAULT_DRAFTS = (1, 2, 3, 5)
+KERNELS, ROWS, STEPS = "From kernel tables", "From measured rows", "From step times"
+
+
+def predict(
+    target: Annotated[
+        str | None, typer.Option(help="Model folder (config.json is enough) or hub id in the local cache.", rich_help_panel=KERNELS)
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="Hardware, such as h200_sxm or rtx_pro_6000_server.", rich_help_panel=KERNELS)
+    ] = None,
+    engine: Annotated[str, typer.Option(help="sglang or vllm.", rich_help_panel=KERNELS)] = "sglang",
+    tp: Annotated[int, typer.Option(min=1, max=64, help="GPUs one replica is split over.", rich_help_panel=KERNELS)] = 1,
+    drafter: Annotated[
+        str | None, typer.Option(help="EAGLE-3 head folder (default: a head of the usual shape).", rich_help_panel=KERNELS)
+    ] = None,
+    context: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Cached tokens of a request, on average.", rich_help_panel=KERNELS)
+    ] = 1024,
+    routing: Annotated[
+        str, typer.Option(help="How tokens choose experts: between, uniform or skewed.", rich_help_panel=KERNELS)
+    ] = "between",
+    measured_plain: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A plain figure of your machine that calibrates: 'B=1:63.6 tok/s' or 'B=1:15.7 ms'.", rich_help_panel=KERNELS
+        ),
+    ] = None,
+    from_table: Annotated[
+        Path | None,
+        typer.Option(help="Table with measured rows (YAML or CSV): predicts rows without a speedup.", rich_help_panel=ROWS),
+    ] = None,
+    plain_speed: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Plain speed at the accept length asked for, in the table's unit.", rich_help_panel=ROWS),
+    ] = None,
+    step_times: Annotated[
+        Path | None, typer.Option(help="YAML with step times by tokens and draft times by requests.", rich_help_panel=STEPS)
+    ] = None,
+    accept: Annotated[
+        str | None,
+        typer.Option(
+            help="Acceptance: shares by position (0.83,0.60,0.45), 3:2.88 (accept length at k=3), or a JSON of breakeven eval."
+        ),
+    ] = None,
+    batch: Annotated[str | None, typer.Option(help="Running requests, such as 1,8,32.")] = None,
+    num_draft_tokens: Annotated[str | None, typer.Option(help="Drafts a round, such as 1,3,5.")] = None,
+    threshold: Annotated[float | None, typer.Option(min=0.0, max=0.5, help="Speedup of no use below it (default 0.03).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/predict.md).")] = False,
+) -> None:
+    """Predict whether speculation pays, each prediction with its own error bar; see docs/predict.md for the three ways."""
+    from rich.console import Console
+
+    from breakeven.errors import UsageError
+    from breakeven.report.prediction import render_prediction
+
+    ways = [name for name, given in (("--target", target), ("--from-table", from_table), ("--step-times", step_times)) if given]
+    if len(ways) != 1:
+        raise UsageError(
+            f"{' and '.join(ways) or 'nothing to predict from'} given; expected one of --target (with --system: kernel tables), "
+            "--from-table (measured rows) and --step-times"
+        )
+    batches, drafts = _counts("--batch", batch), _counts("--num-draft-tokens", num_draft_tokens)
+    if from_table is not None:
+        result = _from_rows(from_table, accept, plain_speed, drafts, threshold)
+    else:
+        limit = 0.03 if threshold is None else threshold
+        if step_times is not None:
+            result = _from_steps(step_times, accept, batches, drafts, limit)
+        else:
+            if system is None:
+                raise UsageError("--target needs --system as well: the hardware whose kernel tables are read")
+            from breakeven.checkpoints.resolve import resolve_model
+            from breakeven.verdict.predicted.kernels import KernelQuestion, parse_plain, predict_from_kernels
+
+            if routing not in {"between", "uniform", "skewed"}:
+                raise UsageError(f"--routing {routing[:40]!a}: expected between, uniform or skewed")
+            named = str(target)
+            curve = _acceptance(accept)
+            question = KernelQuestion(
+                named=named,
+                target=resolve_model(named, Path.cwd()),
+                drafter=resolve_model(drafter, Path.cwd()) if drafter else None,
+                system=system,
+                engine=engine,
+                tensor_parallel=tp,
+                context=context,
+                routing=routing,  # type: ignore[arg-type]
+                measured_plain=parse_plain(measured_plain or ()),
+            )
+            chosen = drafts or (tuple(range(1, curve.num_measured + 1)) if curve is not None else DEFAULT_DRAFTS)
+            result = predict_from_kernels(question, curve, batches or DEFAULT_BATCHES, chosen, threshold=limit)
+    if as_json:
+        typer.echo(result.model_dump_json(indent=2))
+    else:
+        render_prediction(result, Console())
+
+
+def _from_rows(
+    path: Path, accept: str | None, plain_speed: float | None, drafts: tuple[int, ...], threshold: float | None
+) -> Prediction:
+    from breakeven.costs.table_predictions import Asked
+    from breakeven.errors import UsageError
+    from breakeven.verdict.predicted.tables import predict_from_table
+
+    length = None
+    if accept is not None:
+        try:
+            length = float(accept)
+        except ValueError:
+            length = 0.0
+        if not 1.0 <= length <= 1000.0:
+            raise UsageError(f"--accept {accept[:40]!a}: with --from-table it is one accept length, such as 2.4 (at least 1)")
+    return predict_from_table(
+        path, Asked(accept_length=length, plain_speed=plain_speed or None, num_drafted=drafts), threshold=threshold
+    )
+
+
+def _from_steps(path: Path, accept: str | None, batches: tuple[int, ...], drafts: tuple[int, ...], threshold: float) -> Prediction:
+    from breakeven.verdict.predicted.step_file import predict_from_steps, read_step_file
+
+    return predict_from_steps(read_step_file(path), _acceptance(accept), batches, drafts, threshold=threshold)
+
+
+def _acceptance(text: str | None):  # type: ignore[no-untyped-def]
+    from breakeven.verdict.predicted.acceptance import read_acceptance
+
+    return read_acceptance(text)[0] if text else None
+
+
+def _counts(flag: str, text: str | None) -> tuple[int, ...]:
+    """Whole numbers from 1, in order and without repeats."""
+    from breakeven.errors import UsageError
+
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or len(parts) > 64 or not all(part.isascii() and part.isdigit() and 1 <= int(part) <= 65536 for part in parts):
+        raise UsageError(f"{flag} {text[:60]!a}: expected whole numbers from 1 to 65536 with commas between, such as 1,8,32")
+    return tuple(sorted({int(part) for part in parts}))

@@ -1,0 +1,187 @@
+"""A prediction from kernel tables: no hardware, at most one plain measurement."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from breakeven.costs.acceptance_curve import AcceptanceCurve
+from breakeven.costs.kernels.library import SUPPORTED, open_library
+from breakeven.costs.prediction_error import KINDS
+from breakeven.costs.prior.architecture import GroupedHeads, TargetShape, target_shape
+from breakeven.costs.prior.drafter import default_drafter, drafter_shape
+from breakeven.costs.prior.kernel_surface import Breakdown, KernelSurface
+from breakeven.costs.prior.parts import Kernels, Part, Routing
+from breakeven.costs.surface import UnknownCost
+from breakeven.errors import UsageError
+from breakeven.verdict.predicted.result import BatchPrediction, PartTime, Prediction
+from breakeven.verdict.predicted.surfaces import batch_predictions, error_bar, headline, with_error
+from breakeven.verdict.public_figures import public_accept_length
+
+__all__ = ["KernelQuestion", "parse_plain", "predict_from_kernels"]
+
+_PLAIN = re.compile(r"(?:B\s*=\s*)?(?P<batch>\d{1,6})\s*:\s*(?P<figure>\d+(?:\.\d+)?)\s*(?P<unit>tok/s|ms)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelQuestion:
+    """What is asked. `named` is the target as the user wrote it; `drafter` None: a head of the usual shape."""
+
+    named: str
+    target: Path
+    drafter: Path | None
+    system: str
+    engine: str
+    tensor_parallel: int
+    context: int
+    routing: Routing = "between"
+    measured_plain: Mapping[int, float] = field(default_factory=dict)
+
+
+def parse_plain(texts: Sequence[str]) -> dict[int, float]:
+    """Seconds of a plain step by batch, from "B=8:313 tok/s" (of the whole server) or "B=8:25.6 ms" (per step).
+
+    Raises:
+        UsageError: another form, or no positive figure.
+    """
+    found = {}
+    for text in texts:
+        match = _PLAIN.fullmatch(text.strip())
+        if match is None or int(match["batch"]) < 1 or float(match["figure"]) <= 0.0:
+            raise UsageError(
+                f"--measured-plain {text[:60]!a}: expected a batch and a figure, as in 'B=1:63.6 tok/s' or 'B=1:15.7 ms'"
+            )
+        batch, figure = int(match["batch"]), float(match["figure"])
+        found[batch] = figure * 1e-3 if match["unit"].lower() == "ms" else batch / figure
+    return found
+
+
+def predict_from_kernels(
+    question: KernelQuestion,
+    acceptance: AcceptanceCurve | None,
+    batches: Sequence[int],
+    drafts: Sequence[int],
+    *,
+    threshold: float,
+) -> Prediction:
+    """Raises CheckpointError, UsageError: a model, system or engine that cannot be priced."""
+    target = target_shape(question.target)
+    drafter = drafter_shape(question.drafter, target) if question.drafter is not None else default_drafter(target)
+    library = open_library(question.system, question.engine)
+    _check_split(question, target, library.hardware.num_gpus)
+    surface = KernelSurface(
+        kernels=Kernels(library),
+        target=target,
+        drafter=drafter,
+        parallel=question.tensor_parallel,
+        context=question.context,
+        routing=question.routing,
+        measured_plain=question.measured_plain,
+    )
+    error = KINDS["kernel tables"]
+    found, unknown = batch_predictions(with_error(surface, error), acceptance, batches, drafts, threshold=threshold)
+    found = tuple(_explained(surface, batch) for batch in found)
+    notes = [
+        f"Kernels: {library.engine} {library.engine_release} on {library.system}, as timed in aiconfigurator-core {library.release}"
+        + ("" if library.release == SUPPORTED else f" (its tables were read for {SUPPORTED}; this release is unverified)"),
+        f"Drafter: {drafter.name}, {drafter.num_layers} layer of width {drafter.hidden}, {drafter.draft_vocab} draft tokens",
+        f"Context: {question.context} cached tokens a request; attention grows with it",
+    ]
+    if not question.measured_plain:
+        notes.append("Not calibrated: one plain figure of your machine (--measured-plain 'B=1:63.6 tok/s') narrows the prediction")
+    if target.experts is not None:
+        ways = {"between": "between uniform and skewed routing, the interval spans both"}
+        notes.append(f"Experts read: {ways.get(question.routing, question.routing + ' routing')}")
+    notes += _borrowed(found, library.engine)
+    for num_drafted in drafts if acceptance is None else ():
+        public = public_accept_length(question.named, num_drafted)
+        if public is not None:
+            lengths = f"{public.low:.2f}" + (f" to {public.high:.2f}" if public.high > public.low else "")
+            notes.append(f"Published accept length of heads for this target at k={num_drafted}: {lengths} ({public.source})")
+    return Prediction(
+        kind="kernel tables",
+        title=f"{question.named}, {library.engine} on {question.tensor_parallel}x {library.system}",
+        headline=headline(found, threshold),
+        threshold=threshold,
+        error=error_bar(error),
+        batches=found,
+        unpredicted=unknown,
+        notes=tuple(notes),
+        next_measurements=_next(found, calibrated=bool(question.measured_plain)),
+    )
+
+
+def _check_split(question: KernelQuestion, target: TargetShape, num_gpus: int) -> None:
+    parallel = question.tensor_parallel
+    if parallel > num_gpus:
+        raise UsageError(
+            f"--tp {parallel}: {question.system} has {num_gpus} GPUs in a node; collectives across nodes are not priced"
+        )
+    if target.attention.heads % parallel:
+        raise UsageError(f"--tp {parallel}: {target.attention.heads} attention heads do not split evenly over it")
+    heads = target.attention
+    if isinstance(heads, GroupedHeads) and heads.kv_heads % parallel and parallel % heads.kv_heads:
+        raise UsageError(f"--tp {parallel}: {heads.kv_heads} key/value heads neither split over it nor repeat evenly")
+
+
+def _explained(surface: KernelSurface, batch: BatchPrediction) -> BatchPrediction:
+    """With plain step, round times, and the parts at the number of drafts that is best, or three or the nearest to it."""
+    drafts = [point.num_draft_tokens for point in batch.points]
+    shown = batch.best if batch.best is not None else min(drafts, key=lambda num_drafted: (abs(num_drafted - 3), num_drafted))
+    try:
+        breakdown = surface.breakdown(batch.batch, shown)
+        points = tuple(
+            point.model_copy(update={"round_s": surface.breakdown(batch.batch, point.num_draft_tokens).round_s})
+            for point in batch.points
+        )
+    except UnknownCost:
+        return batch
+    return batch.model_copy(update={"plain_s": breakdown.plain_s, "points": points, "parts": _parts(breakdown), "parts_for": shown})
+
+
+def _parts(breakdown: Breakdown) -> tuple[PartTime, ...]:
+    def of(phase: str, parts: tuple[Part, ...]) -> list[PartTime]:
+        return [
+            PartTime.model_validate(
+                {
+                    "phase": phase,
+                    "group": part.group,
+                    "name": part.name,
+                    "seconds": part.time.value,
+                    "source": "; ".join((part.time.source, *part.time.notes)),
+                }
+            )
+            for part in parts
+        ]
+
+    return (*of("plain", breakdown.plain), *of("verify", breakdown.verify), *of("draft", breakdown.draft))
+
+
+def _borrowed(batches: Sequence[BatchPrediction], engine: str) -> list[str]:
+    """Kernels that this engine has no rows of, read from the other engine's."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for batch in batches:
+        for part in batch.parts:
+            for source in re.findall(r"(?:sglang|vllm) [\w.]+", part.source):
+                if not source.startswith(engine):
+                    found[source].add(part.group)
+    return [f"Read from {source} for lack of {engine}'s own rows: {', '.join(sorted(groups))}" for source, groups in found.items()]
+
+
+def _next(batches: Sequence[BatchPrediction], *, calibrated: bool) -> tuple[str, ...]:
+    steps = []
+    if not calibrated:
+        steps.append("Plain decoding at one batch size: calibrates every figure above.")
+    judged = [(batch, point) for batch in batches for point in batch.points if point.outcome == "undecided" and point.speedup]
+    if judged:
+        batch, point = min(judged, key=lambda one: abs(one[1].speedup.value - 1.0) if one[1].speedup else 0.0)
+        steps.append(
+            f"Forced acceptance at B={batch.batch}, k={point.num_draft_tokens} with a head of the right shape (breakeven head): "
+            "that point decides most and needs no training."
+        )
+    elif batches:
+        steps.append("Forced acceptance with a head of the right shape (breakeven head): turns this prior into a measured surface.")
+    return tuple(steps)

@@ -1,0 +1,84 @@
+"""Rows of a reported table (docs/reported.md) as rows of speedups: lengths read by release, speedups only where arms compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from breakeven.costs.table import Shape, TableRow, is_speedup_table, read_speedups
+from breakeven.printed.figures import Bounds
+from breakeven.verdict.reported.case import Case, study
+from breakeven.verdict.reported.comparing import Pair, baseline_for
+from breakeven.verdict.reported.files import load_table
+
+__all__ = ["load_rows"]
+
+
+def load_rows(path: Path) -> tuple[str, tuple[TableRow, ...], float]:
+    """Title, rows and threshold of a table of speedups (CSV) or of a reported table (YAML or CSV).
+
+    Raises:
+        ReportedError: the file is neither, or something in it is refused.
+    """
+    if is_speedup_table(path):
+        return path.stem, read_speedups(path), 0.03
+    table = load_table(path)
+    return table.name or path.stem, _rows(study(table)), table.threshold
+
+
+def _rows(case: Case) -> tuple[TableRow, ...]:
+    # arms that admitted different numbers of requests say nothing of c; impossible pairs are left out by rule, further on
+    pairs = {
+        (pair.arm.name, pair.load): pair for pair in case.pairs if pair.admission.is_equal is not False and not pair.is_tainted
+    }
+    rows: list[TableRow] = []
+    for reading in case.readings:
+        arm, shape = reading.arm, reading.arm.shape
+        for point in arm.points:
+            if point.load.concurrency is None:
+                continue
+            pair = pairs.get((arm.name, point.load))
+            baseline = baseline_for(arm, case.arms)
+            plain = baseline.point(point.load) if baseline is not None else None
+            speed = (plain.throughput or plain.request_speed) if plain is not None else None
+            rows.append(
+                TableRow(
+                    number=len(rows) + 1,
+                    setup="",
+                    target=case.table.target.name or "",
+                    where=(
+                        arm.quantization or "",
+                        case.table.hardware or "",
+                        " ".join(filter(None, (arm.engine, arm.version_text))),
+                        str(arm.tensor_parallel or ""),
+                        arm.method,
+                        "",
+                    ),
+                    drafter=arm.drafter or arm.name,
+                    shape=_shape(shape.num_drafted, shape.num_steps, shape.is_chain, arm.topk),
+                    dataset=point.load.workload,
+                    concurrency=str(point.load.concurrency),
+                    accept_length=reading.accept_length(point.load),
+                    speedup=_speedup(pair, point.load.concurrency),
+                    plain_speed=speed.value if speed is not None else None,
+                )
+            )
+    return tuple(rows)
+
+
+def _shape(num_drafted: int | None, num_steps: int | None, is_chain: bool | None, topk: int | None) -> Shape:
+    if is_chain and num_drafted:
+        return Shape(num_drafted, 1, num_drafted)
+    return Shape(num_steps or 0, topk or 0, num_drafted or 0)
+
+
+def _speedup(pair: Pair | None, concurrency: int) -> Bounds | None:
+    if pair is None:
+        return None
+    mine, plain = pair.arm.point(pair.load), pair.baseline.point(pair.load)
+    figures = [point.throughput or point.request_speed for point in (mine, plain) if point is not None]
+    if len(figures) == 2 and figures[0] is not None and figures[1] is not None and concurrency:
+        low = (figures[0].value - figures[0].half_width) / (figures[1].value + figures[1].half_width)
+        high = (figures[0].value + figures[0].half_width) / max(figures[1].value - figures[1].half_width, 1e-9)
+        if low <= pair.ratio <= high:
+            return Bounds(pair.ratio, low, high)
+    return Bounds(pair.ratio, pair.ratio, pair.ratio)

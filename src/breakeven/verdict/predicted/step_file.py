@@ -1,0 +1,102 @@
+"""Step times that a user measured or read off a figure, as YAML: the curve of verification and of the drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from breakeven.costs.acceptance_curve import AcceptanceCurve
+from breakeven.costs.prediction_error import PredictionError
+from breakeven.costs.step_times import StepTimes
+from breakeven.costs.stepped_surface import SteppedSurface
+from breakeven.errors import UsageError
+from breakeven.verdict.predicted.result import Prediction
+from breakeven.verdict.predicted.surfaces import batch_predictions, headline, with_error
+
+__all__ = ["StepFile", "predict_from_steps", "read_step_file"]
+
+MAX_BYTES = 200_000
+SERVED = "Isolated forward timings price a served round too cheap; times of served rounds are better"
+Milliseconds = Annotated[float, Field(gt=0.0, lt=1e7, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class StepFile(BaseModel):
+    """`verify_ms` by tokens in the step, `draft_ms` of a whole round by requests."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(default="step times", max_length=200, description="Title of the prediction")
+    verify_ms: Mapping[Count, Milliseconds] = Field(min_length=2, max_length=10_000)
+    draft_ms: Mapping[Count, Milliseconds] = Field(min_length=1, max_length=10_000)
+    drafts: int = Field(ge=1, le=128, description="Drafts a round that draft_ms was measured with")
+    draft_passes: str = Field(
+        default="unknown",
+        pattern="^(one|each|unknown)$",
+        description="one: all drafts come from one forward of the drafter; each: one forward a draft; unknown",
+    )
+
+    noise: float = Field(default=0.05, ge=0.0, le=1.0, description="Relative error of a ratio of two of these times")
+
+    def surface(self) -> SteppedSurface:
+        return SteppedSurface(
+            verify=StepTimes.of({tokens: time * 1e-3 for tokens, time in self.verify_ms.items()}),
+            draft=StepTimes.of({requests: time * 1e-3 for requests, time in self.draft_ms.items()}),
+            draft_for=self.drafts,
+            is_one_pass={"one": True, "each": False, "unknown": None}[self.draft_passes],
+        )
+
+
+def read_step_file(path: Path) -> StepFile:
+    """Raises UsageError: unreadable, not YAML, or not of this form, with every problem by its key."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--step-times {path}: cannot be read ({error.strerror or error})") from None
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"--step-times {path}: larger than {MAX_BYTES // 1000} kB; expected a few dozen step times")
+    try:
+        document = yaml.safe_load(content)
+        return StepFile.model_validate(document)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        raise UsageError(f"--step-times {path}: is not YAML; docs/predict.md shows the form") from None
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg'].lower()}"
+            for problem in error.errors(include_url=False)[:6]
+        )
+        raise UsageError(f"--step-times {path}: {problems}; docs/predict.md shows the form") from None
+
+
+def predict_from_steps(
+    file: StepFile, acceptance: AcceptanceCurve | None, batches: Sequence[int], drafts: Sequence[int], *, threshold: float
+) -> Prediction:
+    """c at every batch that step and draft times reach; without `batches` or `drafts`, those of the draft times."""
+    surface = file.surface()
+    noisy = with_error(surface, PredictionError(what="noise", half=file.noise, tenth=file.noise, num=0, num_targets=0))
+    chosen = batches or tuple(sorted(file.draft_ms))
+    numbers = drafts or tuple(sorted({1, file.drafts}))
+    found, unknown = batch_predictions(noisy, acceptance, chosen, numbers, threshold=threshold)
+    cliffs = [
+        f"Cliff between {cliff.below} and {cliff.above} tokens in a step: {cliff.factor:.1f} times as long, more than its tokens "
+        "explain. Usually the end of the captured CUDA graphs: raise the capture size past the largest batch x (drafts + 1)"
+        for cliff in surface.verify.cliffs
+    ]
+    return Prediction(
+        kind="step times",
+        title=file.name,
+        headline=headline(found, threshold),
+        threshold=threshold,
+        batches=found,
+        unpredicted=unknown,
+        notes=(
+            *cliffs,
+            f"Intervals hold what lies between the points, and an error of {file.noise * 100:.0f} % of a ratio (noise in the file)",
+            SERVED,
+        ),
+    )
