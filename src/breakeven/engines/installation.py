@@ -15,7 +15,7 @@ from pathlib import Path
 from breakeven.errors import UsageError
 from breakeven.versions import Version
 
-__all__ = ["Installation", "find_installation"]
+__all__ = ["Installation", "find_installation", "site_folders"]
 
 _SITES = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages")
 
@@ -100,7 +100,7 @@ def _beside(executable: Path, command: str) -> Installation:
 
 
 def _release(found: Installation, packages: Sequence[str]) -> tuple[str, str] | None:
-    for site in _sites(found):
+    for site in site_folders(found):
         for package in packages:
             for info in sorted(site.glob(f"{package.replace('-', '_')}-*.dist-info")):
                 text = info.name.removesuffix(".dist-info").rpartition("-")[2]
@@ -112,7 +112,8 @@ def _release(found: Installation, packages: Sequence[str]) -> tuple[str, str] | 
     return None
 
 
-def _sites(found: Installation) -> Iterator[Path]:
+def site_folders(found: Installation) -> Iterator[Path]:
+    """Where its packages lie."""
     # a virtual environment's Python is a link to one outside, whose packages it does not see; a command's link leads into its own
     places = (found.python, found.script, found.script.resolve() if found.script is not None else None)
     for program in dict.fromkeys(place for place in places if place is not None):

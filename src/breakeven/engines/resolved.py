@@ -19,7 +19,7 @@ _LAYERS = "eagle_aux_hidden_state_layer_ids"
 
 def resolved_findings(arm: Arm, facts: Mapping[str, object]) -> list[Finding]:
     """Differences between the plan's arm and the facts its engine told after start-up."""
-    return [*_differences(arm, facts), *_layers(arm, facts), *_unverified(arm, facts)]
+    return [*_differences(arm, facts), *_layers(arm, facts), *_kernels(arm, facts), *_unverified(arm, facts)]
 
 
 def _differences(arm: Arm, facts: Mapping[str, object]) -> list[Finding]:
@@ -99,6 +99,26 @@ def _layer_list(value: object) -> list[int] | None:
     if not isinstance(value, list) or not value or not all(isinstance(layer, int) for layer in value):
         return None
     return value
+
+
+def _kernels(arm: Arm, facts: Mapping[str, object]) -> list[Finding]:
+    """Kernels that somebody put in place of the engine's own: what is measured through them is not the engine's."""
+    reason = facts.get("unreleased_kernels")
+    if not reason:
+        return []
+    return [
+        Finding(
+            code="unreleased-kernels",
+            severity="warning",
+            confidence="high",
+            title=f"{arm.name}: its figures are not those of {arm.engine}, whose kernels were replaced",
+            evidence=(str(reason),),
+            remedy=(
+                f"Speeds and accept lengths of this arm show that the parts work together, nothing of what {arm.engine} is worth."
+                " Install the kernels that its release asks for and measure again."
+            ),
+        )
+    ]
 
 
 def _unverified(arm: Arm, facts: Mapping[str, object]) -> list[Finding]:

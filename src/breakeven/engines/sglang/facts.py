@@ -1,4 +1,4 @@
-"""What SGLang says it really does: `/server_info`, and the log lines that tell what it does not."""
+"""What SGLang says it really does: `/server_info`, the log lines that tell what it does not, and whose kernels it computes with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from breakeven.engines.base import Arm
-from breakeven.engines.sglang.launch import launch_command
+from breakeven.engines.sglang.kernels import find_kernels
+from breakeven.engines.sglang.launch import installation_of, launch_command
 from breakeven.errors import UsageError
 
 __all__ = ["facts"]
@@ -57,7 +58,23 @@ def facts(arm: Arm, log_lines: Sequence[str], _metrics: str, info: str) -> Mappi
                     found.setdefault(name, int(text) if text.isdigit() else text)
     if arm.url is None and (doubt := _doubt(arm)):
         found["unverified"] = doubt
+    if arm.url is None and not arm.command:
+        found |= _kernels(arm)
     return found
+
+
+def _kernels(arm: Arm) -> dict[str, object]:
+    try:
+        kernels = find_kernels(arm, installation_of(arm))
+    except UsageError:
+        return {}
+    if kernels is None:
+        return {}
+    if kernels.release is not None:
+        return {"kernels": kernels.release}
+    if kernels.place is None:
+        return {"unreleased_kernels": "no sgl-kernel or sglang-kernel is installed beside SGLang"}
+    return {"unreleased_kernels": f"sgl_kernel is imported from {kernels.place} and belongs to no installed distribution"}
 
 
 def _stated(info: str) -> dict[str, object]:

@@ -50,6 +50,12 @@ class Case:
     def forced(self) -> list[Arm]:
         return [arm for arm in self.record.arms if arm.forced]
 
+    @property
+    def replaced_kernels(self) -> list[str]:
+        """Arms whose figures are not their engine's, because it computed with kernels that are no release of it."""
+        facts = self.record.facts
+        return [arm.name for arm in self.record.arms if facts.get(arm.name, {}).get("unreleased_kernels")]
+
     def at(self, load: str) -> list[Compared]:
         """Comparisons of candidates at one load point, best ratio first."""
         found = [self.compared[arm.name, load] for arm in self.candidates if (arm.name, load) in self.compared]

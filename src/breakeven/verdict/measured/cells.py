@@ -31,7 +31,7 @@ def arm_infos(case: Case) -> tuple[ArmInfo, ...]:
             ArmInfo(
                 name=arm.name,
                 engine=arm.engine,
-                version=record.provenance.get(f"arm.{arm.name}.version"),
+                version=_version(case, arm.name),
                 method="plain" if speculation is None else speculation.method,
                 num_draft_tokens=None if speculation is None else speculation.num_draft_tokens,
                 forced_accept_length=None if speculation is None else speculation.forced_accept_length,
@@ -42,6 +42,14 @@ def arm_infos(case: Case) -> tuple[ArmInfo, ...]:
             )
         )
     return tuple(infos)
+
+
+def _version(case: Case, arm: str) -> str | None:
+    """The engine's release; where its kernels are not its own, that stands wherever the release does."""
+    version = case.record.provenance.get(f"arm.{arm}.version")
+    if arm not in case.replaced_kernels:
+        return version
+    return f"{version or 'release unknown'} with replaced kernels"
 
 
 def loads(case: Case) -> tuple[Load, ...]:

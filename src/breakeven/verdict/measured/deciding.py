@@ -31,7 +31,9 @@ class Decision:
 
 
 def decide(case: Case) -> Decision:
-    return Decision(headline=_headline(case), decision=_decision(case), what_would_change_it=_what_would_change_it(case))
+    return Decision(
+        headline=f"{_headline(case)}{_replaced(case)}", decision=_decision(case), what_would_change_it=_what_would_change_it(case)
+    )
 
 
 def schedule(case: Case) -> dict[str, str]:
@@ -91,6 +93,12 @@ def _headline(case: Case) -> str:
     if all(compared.not_comparable for compared in everything):
         return "Undecided: no arm ran as many requests at once as the baseline."
     return f"Undecided: the best is {_told(best)}, an interval that the threshold of {percent(case.record.threshold)} cuts through."
+
+
+def _replaced(case: Case) -> str:
+    """What no reader of a single line may miss."""
+    engines = sorted({case.run.arm(name).engine for name in case.replaced_kernels})
+    return f" Measured with replaced kernels: these are not figures of {listed(engines)}." if engines else ""
 
 
 def _winners(paying: Sequence[Compared]) -> str:

@@ -233,6 +233,18 @@ def test_speculation_that_a_plan_does_not_tell_is_noticed(simulate: Simulate, pl
     assert "undeclared-speculation" not in codes(judge(simulate([plain, eagle])))
 
 
+def test_figures_of_replaced_kernels_are_said_not_to_be_the_engines(simulate: Simulate, plain: Arm, eagle: Arm) -> None:
+    run = simulate([plain, eagle])
+    clean = judge(run)
+    assert "replaced" not in clean.model_dump_json()
+    result = judge(replace(run, facts={"eagle": {"unreleased_kernels": "sgl_kernel is imported from /tmp"}}))
+    assert result.headline == f"{clean.headline} Measured with replaced kernels: these are not figures of fake."
+    assert finding(result, "unreleased-kernels").severity == "warning"
+    assert [arm.version for arm in result.arms] == [None, "release unknown with replaced kernels"]
+    versioned = judge(replace(run, facts={"eagle": {"unreleased_kernels": "x"}}, provenance={"arm.eagle.version": "0.5.23"}))
+    assert versioned.arms[1].version == "0.5.23 with replaced kernels"
+
+
 def test_a_server_that_counts_rounds_but_no_drafts_is_judged_by_rounds(
     simulate: Simulate, plain: Arm, eagle: Arm, dead: Arm
 ) -> None:
