@@ -18,7 +18,7 @@ from typing import Any
 from breakeven.checkpoints.headers import TensorInfo, printable, read_header, read_json
 from breakeven.errors import CheckpointError
 
-__all__ = ["ModelFolder", "TensorInfo", "fingerprint", "open_folder"]
+__all__ = ["ModelFolder", "TensorInfo", "fingerprint", "open_folder", "side_file"]
 
 MAX_SHARDS = 10_000
 # Over all shards; the largest public checkpoints hold about 210 000 (packed weight, scale and shape of every expert).
@@ -86,6 +86,15 @@ def fingerprint(folder: ModelFolder) -> str:
         except (OSError, struct.error) as error:
             raise CheckpointError(f"{file}: changed while it was read ({error}); leave model folders alone during a run") from error
     return digest.hexdigest()[:16]
+
+
+def side_file(path: Path, name: str) -> Path | None:
+    """A regular file beside the weights (a chat template, say) that is no link out of the folder; None where there is none."""
+    file = path / name
+    try:
+        return file if _checked(file, _allowed_root(path)).is_file() else None
+    except (CheckpointError, OSError):
+        return None
 
 
 def _allowed_root(path: Path) -> Path:

@@ -94,6 +94,11 @@ class Drafter:
         return tuple(tables)
 
     @cached_property
+    def layer_config(self) -> Mapping[str, Any]:
+        """The configuration of the decoder layer: the nested one of a speculators folder, else the whole."""
+        return {**{key: value for _, table in reversed(self._tables) for key, value in table.items()}}
+
+    @cached_property
     def layer_ids(self) -> tuple[Setting, Setting]:
         """Auxiliary layer ids at the top level, and under `eagle_config`: each engine reads its own."""
         config = self.folder.config

@@ -32,11 +32,10 @@ class InUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """`ids` as layer inputs; `certain`: both keys agree, or the key's own convention leaves no other reading."""
+    """`ids` as layer inputs."""
 
     ids: tuple[int, ...]
     why: str
-    certain: bool
 
 
 def read_ids(setting: Setting) -> tuple[int, ...] | None:
@@ -53,33 +52,38 @@ def default_ids(target: ModelFolder | None) -> tuple[int, ...] | None:
     return (2, num_layers // 2, num_layers - 3) if num_layers is not None else None
 
 
-def ids_trained_on(draft: Drafter, target: ModelFolder | None) -> Trained | None:
-    """The layers whose states the drafter was trained on; None where nothing says, or the ids can be read either way."""
+def ids_trained_on(draft: Drafter, target: ModelFolder | None) -> tuple[Trained, ...]:
+    """The layers whose states the drafter may have been trained on: two readings where the convention is open.
+
+    The usual layers settle it where they fit one convention only. So does a first id of 1: no trainer reads what enters layer 1.
+    """
     top, nested = draft.layer_ids
     outer, inner = read_ids(top), read_ids(nested)
     default = default_ids(target)
-    shifted = tuple(one + 1 for one in inner) if inner is not None else None
     if outer is not None and inner is not None:
-        if outer == shifted:
-            return Trained(ids=outer, why=f"{top.key} and {nested.key} name the same states in both conventions", certain=True)
-        return None
+        if outer == _up(inner):
+            return (Trained(ids=outer, why=f"{top.key} and {nested.key} name the same states"),)
+        return _readings(outer, top.key, default) if outer == inner else ()
+    if outer is not None and draft.is_speculators:
+        kept = _without_last(outer, draft)
+        return (Trained(ids=kept, why=f"{top.key}, which speculators counts as layer inputs"),)
     if outer is not None:
-        if draft.is_speculators:
-            return Trained(
-                ids=_without_last(outer, draft), why=f"{top.key}, which speculators counts as layer inputs", certain=True
-            )
-        if default is not None and tuple(one + 1 for one in outer) == default:
-            return Trained(
-                ids=default, why=f"{top.key} looks like the usual layers {list(default)}, counted as outputs", certain=False
-            )
-        return Trained(ids=outer, why=f"{top.key}, read as layer inputs", certain=default == outer)
-    if inner is not None and shifted is not None:
-        if shifted == default or inner[0] == 1:
-            return Trained(ids=shifted, why=f"{nested.key}, whose first id 1 can only be a layer output", certain=True)
-        if inner[: len(default or ())] == default:
-            return Trained(ids=inner, why=f"{nested.key} holds the usual layer inputs {list(inner)}", certain=False)
-        return None
-    return None
+        return _readings(outer, top.key, default)
+    return _readings(inner, nested.key, default) if inner is not None else ()
+
+
+def _readings(ids: tuple[int, ...], key: str, default: tuple[int, ...] | None) -> tuple[Trained, ...]:
+    as_outputs = Trained(ids=_up(ids), why=f"{key}, counted as layer outputs")
+    as_inputs = Trained(ids=ids, why=f"{key}, counted as layer inputs")
+    if default is not None and ids[: len(default)] == default:
+        return (as_inputs,)
+    if ids[0] == 1 or (default is not None and _up(ids)[: len(default)] == default):
+        return (as_outputs,)
+    return (as_inputs, as_outputs)
+
+
+def _up(ids: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(one + 1 for one in ids)
 
 
 def ids_in_use(evidence: Evidence, engine: str) -> InUse | None:
@@ -138,13 +142,13 @@ def _sglang(evidence: Evidence, draft: Drafter) -> InUse | None:
         why = "no ids under eagle_config, the only place where SGLang looks"
         return InUse(ids=default, source=f"SGLang's default: {why}", defaulted=True) if default else None
     if evidence.target is None:
-        return InUse(ids=tuple(one + 1 for one in inner), source=f"config.json: {nested.key}, plus 1") if inner[0] == 1 else None
+        return InUse(ids=_up(inner), source=f"config.json: {nested.key}, plus 1") if inner[0] == 1 else None
     model_type = str(language_config(evidence.target).get("model_type", ""))
     if not model_type.startswith(_LATENT_TARGETS):
-        return InUse(ids=tuple(one + 1 for one in inner), source=f"config.json: {nested.key}, plus 1")
+        return InUse(ids=_up(inner), source=f"config.json: {nested.key}, plus 1")
     rule = drafter_fact("sglang", "layer ids, latent attention", evidence.version)
     if inner[0] == 1 or rule.settled == "outputs":
-        return InUse(ids=tuple(one + 1 for one in inner), source=f"config.json: {nested.key}, plus 1", doubt=rule.doubt)
+        return InUse(ids=_up(inner), source=f"config.json: {nested.key}, plus 1", doubt=rule.doubt)
     if rule.settled is not None:
         return InUse(ids=inner, source=f"config.json: {nested.key}, as they are", doubt=rule.doubt)
     return None

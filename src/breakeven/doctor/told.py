@@ -13,7 +13,7 @@ from typing import Literal
 
 from breakeven.doctor.signs import NOT_KNOWN, Sign, Symptoms
 
-__all__ = ["CannotDecide", "Fault", "Seen", "Told"]
+__all__ = ["CannotDecide", "Confidence", "Fault", "Seen", "Severity", "Told"]
 
 Severity = Literal["info", "warning", "error"]
 Confidence = Literal["low", "medium", "high"]

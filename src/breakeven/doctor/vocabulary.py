@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from breakeven.checkpoints.rows import read_whole
 from breakeven.doctor.drafter import Drafter
 
-__all__ = ["VocabularyMap", "vocabulary_map"]
+__all__ = ["VocabularyMap", "target_rows_of_head", "vocabulary_map"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +69,14 @@ def _marked(draft: Drafter) -> NDArray[np.int64] | None:
         return None
     # some exporters store the draft id of every target token instead of a mark
     return np.flatnonzero(marks).astype(np.int64) if marks.dtype.kind == "b" or int(marks.max(initial=0)) <= 1 else None
+
+
+def target_rows_of_head(draft: Drafter, rows: list[int]) -> list[int] | None:
+    """Target ids that rows of the drafter's head stand for; None where the map is missing, too short or leaves the vocabulary."""
+    found = vocabulary_map(draft)
+    if found is None:
+        return rows if draft.draft_vocab == draft.vocab else None
+    if not rows or max(rows) >= len(found.raw):
+        return None
+    ids = found.as_offsets[rows]
+    return [int(one) for one in ids] if int(ids.min()) >= 0 else None

@@ -30,7 +30,7 @@ Topic = Literal[
     "latent drafters",
     "token trees",
     "disable_by_batch_size",
-    "speculative method by path",
+    "short drafters",
 ]
 
 
@@ -163,6 +163,11 @@ DRAFTER_FACTS: tuple[DrafterFact, ...] = (
     ),
     *_rows(
         "vllm",
+        "short drafters",
+        ("0.32.0", None, "raised", "config/speculative.py: raises max_position_embeddings for default, linear and llama3 RoPE"),
+    ),
+    *_rows(
+        "vllm",
         "token trees",
         (None, "0.20.2", "read", "config/speculative.py: speculative_token_tree"),
         ("0.22.1", None, "refused", "config/speculative.py: no such key, chains only"),
@@ -183,5 +188,13 @@ def drafter_fact(engine: str, topic: Topic, version: Version | None) -> Known:
         return Known(values=("not known",), sources=(), doubt=f"nothing was read of {topic} in {engine}")
     found = rows_for(rows, version)
     values = tuple(dict.fromkeys(row.value for row in found.rows))
+    if not _covers(rows, version):
+        values = (*values, "not known")
     doubt = found.doubt if len(values) > 1 or "unverified" in found.doubt else ""
     return Known(values=values, sources=tuple(row.source for row in found.rows), doubt=doubt)
+
+
+def _covers(rows: tuple[DrafterFact, ...], version: Version | None) -> bool:
+    """Whether one of the rows must hold: releases before the first that was read may do anything."""
+    first = rows[0].span.first
+    return first is None or (version is not None and version >= first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.doctor.broken import BREAKERS, SGLANG, VLLM, Breaker, Deployment
+from tests.unit.doctor.broken import BREAKERS, QUESTIONS, SGLANG, VLLM, Breaker, Deployment
 from tests.unit.doctor.folders import LAYOUTS
 
 from breakeven.doctor.documentation import FAMILIES, rules_page
@@ -24,7 +24,7 @@ SERVINGS: dict[str, dict[str, str | None]] = {
     "sglang 0.5.23": {"engine_version": "0.5.23", "launch": SGLANG},
 }
 # What a layout really cannot have in an engine: faults of the pair, not of the folder, which the doctor must name.
-TRUE_FAULTS = {("speculators", "sglang"): {"norm-before-residual-dropped", "layers-defaulted"}}
+TRUE_FAULTS = {("speculators", "sglang"): {"norm-before-residual-dropped", "architecture-unsupported"}}
 
 
 def above_info(result: DoctorResult) -> list[Diagnosis]:
@@ -57,6 +57,22 @@ def test_broken_in_one_way_the_fault_is_named_first(code: str, breaker: Breaker,
     assert first.title
 
 
+EVERY_QUESTION = [
+    pytest.param(code, breaker, id=f"{code}: {breaker.__name__}") for code, breakers in QUESTIONS.items() for breaker in breakers
+]
+
+
+@pytest.mark.parametrize(("code", "breaker"), EVERY_QUESTION)
+def test_where_a_convention_is_open_no_fault_is_stated(code: str, breaker: Breaker, tmp_path: Path) -> None:
+    unclear = Deployment()
+    breaker(unclear)
+    result = unclear.examine(tmp_path)
+    assert not above_info(result), above_info(result)
+    assert [question.code for question in result.open_questions] == [code]
+    assert result.open_questions[0].provide
+    assert result.open_questions[0].evidence
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_every_rule_is_documented_and_has_a_fixture(rule: object) -> None:
     from breakeven.doctor.registry import Rule
@@ -66,13 +82,13 @@ def test_every_rule_is_documented_and_has_a_fixture(rule: object) -> None:
     for part in ("Detects: ", "Why it hurts: ", "Evidence: ", "Remedy: "):
         assert f"\n{part}" in rule.explanation, f"{rule.code} lacks {part!r}"
     if rule.family not in DYNAMIC:
-        assert BREAKERS.get(rule.code), f"{rule.code} has no breaker in broken.py"
+        assert BREAKERS.get(rule.code) or QUESTIONS.get(rule.code), f"{rule.code} has no breaker in broken.py"
 
 
 def test_codes_are_unique_and_all_fixtures_have_a_rule() -> None:
     codes = [rule.code for rule in RULES]
     assert len(set(codes)) == len(codes)
-    assert set(BREAKERS) <= set(codes)
+    assert {*BREAKERS, *QUESTIONS} <= set(codes)
 
 
 def test_every_rule_file_is_in_the_table() -> None:

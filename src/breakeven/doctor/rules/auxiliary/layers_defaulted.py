@@ -27,28 +27,28 @@ def check(evidence: Evidence) -> Iterator[Told]:
     draft = evidence.draft
     assert draft is not None
     trained = ids_trained_on(draft, evidence.target)
-    if trained is None or draft.method not in ("eagle3", None):
+    if not trained or draft.method not in ("eagle3", None):
         return
     for engine in evidence.engines:
         used = ids_in_use(evidence, engine)
-        if used is None or not used.defaulted or sorted(used.ids) == sorted(trained.ids):
+        if used is None or not used.defaulted or any(sorted(used.ids) == sorted(one.ids) for one in trained):
             continue
-        outputs = [one - 1 for one in trained.ids]
-        key = (
-            f'"{LAYER_IDS}": {list(trained.ids)} at the top level of config.json'
-            if engine == "vllm"
-            else f'"{LAYER_IDS}": {outputs} under "eagle_config" in config.json'
-        )
+        readings = " or ".join(f"{list(one.ids)} ({one.why})" for one in trained)
+        only = trained[0].ids if len(trained) == 1 else None
+        key = f"{LAYER_IDS} at the top level of config.json, as layer inputs"
+        if engine == "sglang":
+            key = f"{LAYER_IDS} under eagle_config in config.json, as layer outputs"
+        wanted = "" if only is None else f": {list(only) if engine == 'vllm' else [one - 1 for one in only]}"
         yield Fault(
             severity="error",
-            confidence="high" if trained.certain and not used.doubt else "medium",
+            confidence="medium" if used.doubt else "high",
             title=f"{'vLLM' if engine == 'vllm' else 'SGLang'} feeds the drafter from its default layers, not those trained on",
             evidence=(
-                f"layers in use (as inputs): {list(used.ids)} ({used.source})",
-                f"layers trained on (as inputs): {list(trained.ids)} ({trained.why})",
+                f"layers in use, as inputs: {list(used.ids)} ({used.source})",
+                f"layers trained on, as inputs: {readings}",
                 *((used.doubt,) if used.doubt else ()),
             ),
-            remedy=f"Put {key}.",
+            remedy=f"Put {key}{wanted}.",
             symptoms=Symptoms(vllm="floor") if engine == "vllm" else Symptoms(sglang="floor"),
-            repairable=trained.certain,
+            repairable=only is not None,
         )

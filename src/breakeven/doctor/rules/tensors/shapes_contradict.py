@@ -1,0 +1,65 @@
+"""A tensor's shape is not the one that the configurations give.
+
+Detects: attention, MLP, norms, head or map against the drafter's config.json; fc against the target's hidden size.
+
+Why it hurts: the engine allocates by the configuration; it refuses the tensor, or loads a part of it. A configuration copied from
+another drafter, or a drafter made for another target, looks like this.
+
+Evidence: the shape, and the keys it should follow from.
+
+Remedy: the configuration that belongs to these weights, or the drafter that belongs to this target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from breakeven.doctor.drafter import language_config, whole
+from breakeven.doctor.evidence import Evidence
+from breakeven.doctor.expected import expected_shapes
+from breakeven.doctor.signs import both
+from breakeven.doctor.told import Fault, Told
+
+_PACKED = ("U8", "I8", "I32", "U32", "F4")
+_VOCABULARY = ("d2t", "t2d")
+
+
+def check(evidence: Evidence) -> Iterator[Told]:
+    draft = evidence.draft
+    assert draft is not None
+    if draft.method not in ("eagle3", None):
+        return
+    wrong = []
+    for role, shape in expected_shapes(draft).items():
+        info = draft.by_role.get(role)
+        if info is not None and info.shape != shape and (role in _VOCABULARY or info.dtype not in _PACKED):
+            wrong.append(
+                f"{info.file.name}: {role.replace('layer.', 'midlayer.')} is {list(info.shape)}, config.json gives {list(shape)}"
+            )
+    wrong += _fc(evidence)
+    if not wrong:
+        return
+    yield Fault(
+        severity="error",
+        confidence="high",
+        title=f"{len(wrong)} tensor shape{'s' if len(wrong) > 1 else ''} contradict the configuration",
+        evidence=tuple(wrong[:8]),
+        remedy="Use the config.json that was exported with these weights, or the drafter that was made for this target.",
+        symptoms=both("load-error"),
+    )
+
+
+def _fc(evidence: Evidence) -> Iterator[str]:
+    draft = evidence.draft
+    assert draft is not None
+    fc = draft.by_role.get("fc.weight")
+    if fc is None or len(fc.shape) != 2 or draft.method != "eagle3":
+        return
+    if draft.hidden is not None and fc.shape[0] != draft.hidden:
+        yield f"{fc.file.name}: fc.weight is {list(fc.shape)}, hidden_size is {draft.hidden}"
+    target = evidence.target
+    width = whole(language_config(target).get("hidden_size")) if target is not None else None
+    if width is not None and (fc.shape[1] % width or draft.target_hidden != width):
+        assert target is not None
+        given = draft.target_hidden
+        yield f"{fc.file.name}: fc.weight is {list(fc.shape)} for states of {given}; {target.path.name} has hidden_size {width}"

@@ -1,0 +1,42 @@
+"""A map although the drafter has the whole vocabulary.
+
+Detects: d2t in a drafter whose draft_vocab_size equals vocab_size, or gives none.
+
+Why it hurts: vLLM has no place for the map then and refuses to load it (read in its source, not run). SGLang does not mind. With
+draft_vocab_size missing, vLLM also expects a head of the whole vocabulary.
+
+Evidence: the sizes; the map's length.
+
+Remedy: remove d2t and t2d where the map is the identity; else write the draft_vocab_size that the map has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from breakeven.doctor.evidence import Evidence
+from breakeven.doctor.signs import Symptoms
+from breakeven.doctor.told import Fault, Told
+
+
+def check(evidence: Evidence) -> Iterator[Told]:
+    draft = evidence.draft
+    assert draft is not None
+    info, vocab = draft.by_role.get("d2t"), draft.vocab
+    given = draft.number("draft_vocab_size")
+    if draft.method != "eagle3" or info is None or vocab is None or (given or vocab) != vocab or len(info.shape) != 1:
+        return
+    if info.shape[0] != vocab:
+        return  # the size is missing or wrong: another rule's
+    yield Fault(
+        severity="error" if evidence.engine == "vllm" else "warning",
+        confidence="medium",
+        title="d2t maps the whole vocabulary onto itself, and vLLM has no place for it",
+        evidence=(
+            f"{info.file.name}: d2t has {info.shape[0]} entries",
+            f"config.json: vocab_size is {vocab}, draft_vocab_size {given}",
+        ),
+        remedy="Remove d2t and t2d from the drafter.",
+        symptoms=Symptoms(vllm="load-error", sglang="nothing"),
+        repairable=True,
+    )
