@@ -1,0 +1,126 @@
+"""Checkpoints that a kill at any moment leaves whole: written beside, flushed to the disk, then renamed into place.
+
+`checkpoints/step-NNNNNNNN/` holds `tensors.safetensors` (weights in float32 and the optimiser's state) and `state.json`. Training
+draws no random numbers after its first weights, and the order of samples follows from seed and step, so there is nothing else to
+keep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from breakeven.errors import StoreError
+
+__all__ = ["Checkpoint", "newest_checkpoint", "read_checkpoint", "remove_old", "write_checkpoint", "write_whole"]
+
+SCHEMA_VERSION = 1
+FOLDER = "checkpoints"
+NAME = re.compile(r"step-(\d{8})")
+TENSORS, STATE = "tensors.safetensors", "state.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """`facts` are plain JSON: the plan, the scales, the best so far."""
+
+    step: int  # optimiser steps done
+    weights: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    facts: Mapping[str, Any]
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write under `folder`/checkpoints; returns the checkpoint's folder.
+
+    Raises:
+        StoreError: disk full or no permission; what was there before is untouched.
+    """
+    tensors = {f"weights.{name}": tensor for name, tensor in checkpoint.weights.items()}
+    tensors |= {f"optimiser.{name}": tensor for name, tensor in checkpoint.optimiser.items()}
+    state = {"schema_version": SCHEMA_VERSION, "step": checkpoint.step, **checkpoint.facts}
+    return write_whole(folder / FOLDER / f"step-{checkpoint.step:08d}", {TENSORS: tensors, STATE: state})
+
+
+def write_whole(path: Path, files: Mapping[str, Mapping[str, Any]]) -> Path:
+    """A folder that is there with all its files or not at all. A name ending in .safetensors takes tensors, another one JSON.
+
+    Raises:
+        StoreError: disk full or no permission.
+    """
+    beside = path.parent / f".{path.name}.writing"
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        for name, content in files.items():
+            if name.endswith(".safetensors"):
+                save_file({key: tensor.contiguous() for key, tensor in content.items()}, beside / name)
+            else:
+                (beside / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
+            _flush(beside / name)
+        _flush(beside)
+        if path.exists():
+            shutil.rmtree(path)
+        beside.rename(path)
+        _flush(path.parent)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise StoreError(
+            f"{path}: cannot be written ({error}); free some space or name another folder, then start again: "
+            "training goes on from the last checkpoint"
+        ) from error
+    return path
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint of a training, and none where there is none."""
+    if not (folder / FOLDER).is_dir():
+        return None
+    found = sorted(path for path in (folder / FOLDER).iterdir() if NAME.fullmatch(path.name))
+    return found[-1] if found else None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint that `write_checkpoint` wrote.
+
+    Raises:
+        StoreError: damaged, or written by a newer version.
+    """
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        version, step = state.pop("schema_version"), int(state.pop("step"))
+        tensors = load_file(path / TENSORS)
+    except (OSError, ValueError, LookupError, AttributeError, SafetensorError) as error:
+        raise StoreError(f"{path}: damaged ({error}); remove this folder, and training goes on from the one before") from error
+    if version != SCHEMA_VERSION:
+        raise StoreError(f"{path}: checkpoint of schema {version}; expected {SCHEMA_VERSION}: go on with that newer version")
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+    return Checkpoint(step=step, weights=part("weights."), optimiser=part("optimiser."), facts=state)
+
+
+def remove_old(folder: Path, keep: int) -> None:
+    """Keep the newest `keep` checkpoints, and nothing half-written."""
+    found = sorted(path for path in (folder / FOLDER).iterdir() if NAME.fullmatch(path.name))
+    for path in [*found[:-keep], *(folder / FOLDER).glob(".*.writing")]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
