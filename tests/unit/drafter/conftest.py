@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from breakeven.checkpoints.folder import open_folder
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
+from breakeven.drafter.serving.tokenizer import BYTE_OF
 
 TARGET_CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -151,3 +153,25 @@ def load_head() -> Callable[[Path, LlamaConfig], tuple[Eagle3Config, Eagle3Weigh
         return config, Eagle3Weights.from_folder(opened, config, torch.float32)
 
     return load
+
+
+TALKING_TEMPLATE = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+TALKING_SPECIALS = ("<|user|>", "<|assistant|>", "<|end|>")
+TALKING_VOCAB = 264
+
+
+@pytest.fixture
+def talking_target(make_target: Callable[..., Path]) -> Path:
+    """A random target with a byte tokenizer and a chat template, so that whole commands can be run."""
+    folder = make_target("talking", vocab_size=TALKING_VOCAB, eos_token_id=258)
+    tokenizer = Tokenizer(models.BPE(vocab=dict(BYTE_OF), merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in TALKING_SPECIALS])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>"}))
+    (folder / "chat_template.jinja").write_text(TALKING_TEMPLATE)
+    return folder
