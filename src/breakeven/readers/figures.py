@@ -43,7 +43,7 @@ def log_reading(one: Study, source: str, part: int, *, break_even: float | None 
         source=source,
         kind="log",
         part=part,
-        engine=section.engine,
+        engine=section.who,
         version=str(section.version) if section.version else None,
         version_from=section.version_line.strip()[:300],
         settings=section.settings,

@@ -48,7 +48,7 @@ def window_reading(
     return Reading(
         source=source,
         kind="two scrapes" if window.is_difference else "scrape",
-        engine=window.engine,
+        engine="local" if "breakeven:decode_steps" in window.counters else window.engine,
         version=str(version) if version else None,
         num_lines=0,
         duration_s=known(window.duration_s),

@@ -119,7 +119,7 @@ class LogScan:
     def _section(self, form: Format, mark: bytes) -> Section | None:
         """The section that a line belongs to. Intervals of another engine and a banner after intervals begin a new one."""
         current = self.sections[-1] if self.sections else None
-        if current is not None and current.engine == form.engine and not (mark in _BANNERS and not current.is_empty):
+        if current is not None and current.engine == form.engine and not (mark in _BANNERS and not self._is_starting):
             return current
         if mark not in _BANNERS and mark not in form.intervals and current is not None:
             return None

@@ -41,6 +41,7 @@ class Section:
     pairs: printed (accept length, accept rate) with the digits they were printed with, and how often.
     positions: for vLLM and llama.cpp, printed per-position rates times rounds, summed; `position_rounds` is what to divide by.
     settings: what the banner says about the launch, engine's own names.
+    engine: the one in whose words the lines are.
     """
 
     engine: str
@@ -54,9 +55,15 @@ class Section:
     position_lines: Counter[str] = field(default_factory=Counter)
     events: list[Event] = field(default_factory=list)
     num_malformed: int = 0
+    is_embedded: bool = False  # Breakeven's own engine, in vLLM's words
     decode_interval: int = 40  # SGLang: decode forwards of the whole batch a line, unless --decode-log-interval says otherwise
     # what lines of a kind that comes before the interval's own line have said
     pending: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def who(self) -> str:
+        """The engine to name; `engine` says whose lines these are."""
+        return "local" if self.is_embedded else self.engine
 
     @property
     def is_empty(self) -> bool:

@@ -17,8 +17,10 @@ COLUMNS = (
     "request_tokens_per_s", "request_tokens_per_s_low", "request_tokens_per_s_high", "ttft_p50_s", "ttft_p95_s", "tpot_s",
     "round_s", "num_running", "accept_length", "accept_length_low", "accept_length_high", "draft_acceptance", "drafted_share",
     "break_even", "break_even_low", "break_even_high", "speedup", "speedup_low", "speedup_high", "level", "basis", "outcome",
-    "predicted_speedup",
+    "predicted_speedup", "predicted_speedup_low", "predicted_speedup_high",
 )  # fmt: skip
+# In place of an outcome: an arm that accepts to order shows what a round costs, and is nothing to be run.
+PROBE = "probe"
 # A spreadsheet takes a cell that begins so for a formula; some take the full-width forms too, and skip white space before them.
 FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
@@ -63,8 +65,8 @@ def render_csv(result: Result) -> str:
                 *_bounds(comparison.ratio if comparison else None),
                 comparison and comparison.ratio.level,
                 comparison and comparison.basis,
-                comparison and comparison.outcome,
-                comparison and comparison.predicted and comparison.predicted.estimate,
+                comparison and (comparison.outcome or PROBE),
+                *_bounds(comparison.predicted if comparison else None),
             ]
         )
     return output.getvalue()

@@ -135,5 +135,7 @@ def outcome(lookup: Lookup, arm: str, load: str) -> str:
     comparison = lookup.comparison(arm, load)
     if comparison is None:
         return "baseline" if lookup.is_baseline(arm, load) else MISSING
+    if comparison.outcome is None:
+        return MISSING
     predicted = " (predicted)" if comparison.basis == "predicted" else ""
     return f"{OUTCOME_MARKS[comparison.outcome]} {comparison.outcome}{predicted}"

@@ -142,3 +142,40 @@ def test_metrics_of_the_real_vllm() -> None:
     assert ngram.acceptance.drafted_share < 0.9
     assert "steps-without-drafts" in codes(ngram)
     assert plain.acceptance is None
+
+
+LOCAL_LOG = """\
+INFO 11-30 10:00:00 Breakeven's embedded engine 0.1.0
+INFO 11-30 10:00:02 Serving /models/m as m: 30 layers, dtype float32, 2 threads, context 2048, at most 8 requests at once
+INFO 11-30 10:00:10 Engine 000: Avg prompt throughput: 1.3 tokens/s, Avg generation throughput: 45.6 tokens/s, Running: 1 reqs, \
+Waiting: 0 reqs
+INFO 11-30 10:00:10 SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: 30.00 tokens/s, \
+Drafted throughput: 60.00 tokens/s, Accepted: 300 tokens, Drafted: 600 tokens, \
+Per-position acceptance rate: 0.700, 0.500, 0.300, Avg Draft acceptance rate: 50.0%
+"""
+VLLM_BANNER = "INFO 11-30 11:00:00 [api_server.py:1] vLLM API server version 0.11.0\n"
+
+
+def test_the_embedded_engine_is_called_so(tmp_path: Path) -> None:
+    log = tmp_path / "local.log"
+    log.write_text(LOCAL_LOG)
+    (reading,) = read_files([log]).readings
+    assert (reading.engine, reading.version) == ("local", None)
+    assert reading.acceptance is not None
+    assert reading.acceptance.accept_length == pytest.approx(2.5)
+    # vLLM started after it, and the other way round
+    words = LOCAL_LOG.split("\n", 2)[2]
+    log.write_text(LOCAL_LOG + VLLM_BANNER + words + LOCAL_LOG)
+    assert [reading.engine for reading in read_files([log]).readings] == ["local", "vllm", "local"]
+    # somebody's prompt is no banner
+    log.write_text(words + 'INFO 11-30 10:00:11 Received request: prompt: "Breakeven\'s embedded engine 0.1.0"\n' + words)
+    assert {reading.engine for reading in read_files([log]).readings} == {"vllm"}
+
+
+def test_its_metrics_are_called_so_too(tmp_path: Path) -> None:
+    names = ("vllm:prompt_tokens", "vllm:generation_tokens", "vllm:spec_decode_num_drafts", "vllm:spec_decode_num_draft_tokens")
+    counters = [*names, "vllm:spec_decode_num_accepted_tokens", "breakeven:decode_steps"]
+    dump = tmp_path / "metrics.txt"
+    dump.write_text("".join(f"# TYPE {name} counter\n{name}_total 300\n" for name in counters))
+    (reading,) = read_files([dump]).readings
+    assert reading.engine == "local"

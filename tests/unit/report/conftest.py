@@ -82,7 +82,7 @@ def make_result(num_arms: int, concurrencies: tuple[int, ...], text: str = "") -
                         baseline=names[0],
                         load=f"c={concurrency}",
                         ratio=around(ratio),
-                        outcome=outcome_of(ratio),
+                        outcome=outcome_of(ratio) if index < 3 else None,
                         why=f"The interval says so{text}",
                         launches_to_decide=5,
                         predicted=around(ratio),

@@ -75,6 +75,12 @@ def test_csv_has_the_bare_figures(laptop: Result) -> None:
     row = next(row for row in rows if row["arm"] == first.arm and row["load"] == first.load)
     assert float(row["speedup"]) == first.ratio.estimate
     assert row["outcome"] == first.outcome
+    assert first.predicted is not None
+    bounds = [float(row[f"predicted_speedup{end}"]) for end in ("", "_low", "_high")]
+    assert bounds == [first.predicted.estimate, first.predicted.low, first.predicted.high]
+    forced = {arm.name for arm in laptop.arms if arm.forced_accept_length is not None}
+    assert forced
+    assert {row["outcome"] for row in rows if row["arm"] in forced} == {"probe"}
     assert rows[0]["speedup"] == ""
 
 

@@ -123,8 +123,8 @@ class RequestBody(BaseModel):
             raise ValueError("stop cannot contain an empty string")
         if self.stream_options is not None and not self.stream:
             raise ValueError("stream_options is allowed only with stream=true")
-        if self.seed is not None and self.seed < 0:
-            raise ValueError("seed cannot be negative")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed is {self.seed}; expected 0 to 2^63 - 1")
         return self
 
     @property

@@ -12,6 +12,11 @@ from breakeven.errors import UsageError
 __all__ = ["ServerOptions", "parse_flags"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# As a plan has it: no drafter is right so often in a row, and every drafted token takes room in each request's cache.
+MAX_DRAFT_TOKENS = 64
+MAX_SEED = 2**63 - 1
+# The cache of all slots is taken when the server starts.
+MAX_REQUESTS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,12 @@ class ServerOptions:
             raise UsageError(f"--port {self.port}: expected 1 to 65535, or 0 for any free port")
         if self.num_threads is not None and self.num_threads < 1:
             raise UsageError(f"--num-threads {self.num_threads}: expected at least 1")
+        if not 1 <= self.num_draft_tokens <= MAX_DRAFT_TOKENS:
+            raise UsageError(f"--num-draft-tokens {self.num_draft_tokens}: expected 1 to {MAX_DRAFT_TOKENS}")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise UsageError(f"--seed {self.seed}: expected 0 to {MAX_SEED}")
+        if not 1 <= self.max_num_seqs <= MAX_REQUESTS:
+            raise UsageError(f"--max-num-seqs {self.max_num_seqs}: expected 1 to {MAX_REQUESTS}")
         if self.context_length is not None and self.context_length < 2:
             raise UsageError(f"--context-length {self.context_length}: expected at least 2")
         if self.draft_model is not None and self.method != "eagle3":

@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from breakeven import __version__
 from breakeven.drafter.serving.app import Application, Service
 from breakeven.drafter.serving.loading import Loaded, load
 from breakeven.drafter.serving.loop import EngineLoop
@@ -26,6 +27,9 @@ from breakeven.errors import EngineError
 __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
+
+# What its log begins with: the rest is worded as vLLM words its own.
+NAME = "Breakeven's embedded engine"
 
 LOG_INTERVAL_S = 10.0
 # Together they keep the time from a signal to the end under two seconds, whatever the engine is doing.
@@ -83,6 +87,7 @@ async def _serve(options: ServerOptions, listening: socket.socket, started_s: fl
             timeout_keep_alive=60,
         )
     )
+    logger.info("%s %s", NAME, __version__)
     signalled = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, signalled.set)

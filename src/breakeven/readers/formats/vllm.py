@@ -58,6 +58,8 @@ _SETTINGS = {
     "quantization": re.compile(rb"\bquantization'?[=:] ?'?([\w-]{1,40})"),
     "rejection_sample_method": re.compile(rb"rejection_sample_method'?[=:] ?'?(\w{1,40})"),
 }
+# How Breakeven's own engine, whose lines are worded like these, begins its log.
+EMBEDDED_BANNER = b"Breakeven's embedded engine "
 # Half the last digit of a length printed with two decimals, and a little for the division.
 _HALF_DIGIT = 0.0051
 MAX_POSITIONS = 256
@@ -66,7 +68,7 @@ MAX_POSITIONS = 256
 class VllmFormat:
     engine = "vllm"
     intervals = frozenset({b"Avg prompt throughput:", b"SpecDecoding metrics:"})
-    banners = frozenset({b"LLM engine (v", b"API server version", b"vLLM server version"})
+    banners = frozenset({EMBEDDED_BANNER, b"LLM engine (v", b"API server version", b"vLLM server version"})
 
     def __init__(self) -> None:
         self.usual = {
@@ -76,6 +78,7 @@ class VllmFormat:
         self.marks: dict[bytes, LineReader] = {
             b"Avg prompt throughput:": _load,
             b"SpecDecoding metrics:": _drafts,
+            EMBEDDED_BANNER: _embedded,
             b"non-default args:": _settings,
             b"LLM engine (v": _settings,
             b"API server version": _settings,
@@ -85,6 +88,10 @@ class VllmFormat:
 
     def finish(self, section: Section) -> None:
         _file(section)
+
+
+def _embedded(_line: bytes, _time_s: float, _prefix: bytes, section: Section) -> None:
+    section.is_embedded = True
 
 
 def _load(line: bytes, time_s: float, prefix: bytes, section: Section) -> None:
@@ -196,6 +203,7 @@ def _check(values: dict[str, float], rates: list[float], section: Section) -> No
 
 
 def _settings(line: bytes, _time_s: float, _prefix: bytes, section: Section) -> None:
+    section.is_embedded = False
     for name, pattern in _SETTINGS.items():
         if match := pattern.search(line):
             value = next(group for group in match.groups() if group is not None)

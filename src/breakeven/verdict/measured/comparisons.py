@@ -30,7 +30,7 @@ def _comparison(case: Case, compared: Compared) -> Comparison:
         baseline=record.baseline,
         load=compared.load,
         ratio=measured,
-        outcome=outcome,
+        outcome=None if run.arm(compared.arm).forced else outcome,
         why=_why(case, compared, outcome, measured),
         num_blocks=compared.log_ratio.num_blocks,
         launches_to_decide=_further(case, compared),

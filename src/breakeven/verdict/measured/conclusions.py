@@ -61,7 +61,7 @@ def _outcomes(case: Case, cells: dict[tuple[str, str], Cell], compared: Sequence
 
 
 def _said(case: Case, item: Comparison) -> str:
-    return "cannot be compared" if case.is_void(item.arm, item.load) else _SAID[item.outcome]
+    return "cannot be compared" if case.is_void(item.arm, item.load) else _SAID[item.outcome or "undecided"]
 
 
 def _outcome_evidence(case: Case, cells: dict[tuple[str, str], Cell], item: Comparison) -> str:

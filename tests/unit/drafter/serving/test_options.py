@@ -47,6 +47,12 @@ def test_flags_default_to_the_records_defaults() -> None:
         ("--model m --port 70000", "expected 1 to 65535"),
         ("--model m --port 1 --num-threads 0", "expected at least 1"),
         ("--model m --port 1 --context-length 1", "expected at least 2"),
+        ("--model m --port 1 --num-draft-tokens 0", "expected 1 to 64"),
+        ("--model m --port 1 --num-draft-tokens 1000000", "expected 1 to 64"),
+        ("--model m --port 1 --seed -1", "--seed -1: expected 0 to"),
+        ("--model m --port 1 --seed 99999999999999999999", "expected 0 to 9223372036854775807"),
+        ("--model m --port 1 --max-num-seqs 0", "expected 1 to 4096"),
+        ("--model m --port 1 --max-num-seqs 100000", "expected 1 to 4096"),
         ("--model m --port 1 --draft-model d", "--draft-model goes with --method eagle3"),
     ],
 )

@@ -71,6 +71,7 @@ def healthy(simulate: Simulate, plain: Arm, eagle: Arm, dead: Arm, forced: tuple
 
 
 def test_outcomes_follow_the_truth(healthy: Result) -> None:
+    assert {item.outcome for item in healthy.comparisons if item.arm.startswith("forced")} == {None}
     assert {(item.arm, item.load): item.outcome for item in healthy.comparisons if not item.arm.startswith("forced")} == {
         ("eagle", "c=1"): "pays",
         ("eagle", "c=4"): "pays",
