@@ -256,7 +256,7 @@ def _doubts(seen: _Seen, sides: Sides, num_near: int | None, num_cut: int, targe
         doubt(
             f"{seen.sources['rendered'] + seen.sources['none']} of {total} answers have no ids of the target's own: their text was "
             "tokenized again, perhaps otherwise than the target wrote it",
-            "use a server with return_token_ids (vLLM, the embedded one), or a folder as --target",
+            "use a server with return_token_ids (vLLM, SGLang, the embedded one), or a folder as --target",
         )
     if total and seen.looping.total() > 0.25 * total:
         doubt(

@@ -1,8 +1,8 @@
 """Answers of a running OpenAI-compatible server: many requests under way, exact token ids where the server gives them.
 
-vLLM and the embedded engine take `return_token_ids`. Servers that do not know it ignore it; their answers are rendered again with
-the target's own template, which is said in every line. Where the server shows how it rendered the prompt, or only counts its
-tokens, that is held against the folder's template: another template would teach the drafter prompts that it never meets.
+vLLM, SGLang and the embedded engine take `return_token_ids`. Servers that do not know it ignore it; their answers are rendered
+again with the target's own template, which is said in every line. Where the server shows how it rendered the prompt, or only
+counts its tokens, that is held against the folder's template: another template would teach the drafter prompts that it never meets.
 """
 
 from __future__ import annotations
@@ -171,14 +171,19 @@ class Served:
             if not all(isinstance(part, str) for part in message.values()):
                 raise TypeError("content is not text")
             finish_reason = choice["finish_reason"]
-            answer_ids = _ids(choice.get("token_ids"))
-            prompt_ids = _ids(found.get("prompt_token_ids"))
+            # vLLM and the embedded engine; SGLang puts both into the choice
+            answer_ids = _ids(choice.get("token_ids", choice.get("response_token_ids")))
+            prompt_ids = _ids(found.get("prompt_token_ids", choice.get("prompt_token_ids")))
+            stopped_by = choice.get("matched_stop", choice.get("stop_reason"))
             usage = found.get("usage") or {}
             num_prompt_tokens = usage.get("prompt_tokens")
         except (LookupError, TypeError, AttributeError) as error:
             raise _Again(f"an answer that is not a chat completion ({type(error).__name__}: {error})") from error
         if finish_reason not in ("stop", "length"):
             raise _Refused(f"finish_reason {printable(str(finish_reason), 40)}")
+        if answer_ids and finish_reason == "stop" and type(stopped_by) is int and answer_ids[-1] != stopped_by:
+            # the stop token was written, and is what a drafter must learn to say: some servers leave it out
+            answer_ids = (*answer_ids, stopped_by)
         self._check_prompt(prompt_ids, num_prompt_tokens, rendered)
         return Answer(
             ask=ask,

@@ -151,6 +151,24 @@ def test_the_embedded_engine_gives_exact_ids(
         assert sample.num_prompt_tokens == len(prompt)
 
 
+def test_ids_as_sglang_gives_them(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
+    target, path = make_chat_target(), tmp_path / "train.jsonl"
+    (stop,) = target.stop_token_ids
+
+    async def handler(body: dict[str, Any], _request: Request) -> Response:
+        choice = {
+            "prompt_token_ids": list(target.prompt_ids(body["messages"])),
+            "response_token_ids": list(target.encode("yes")),
+            "matched_stop": stop,
+        }
+        return reply(completion("yes", choice=choice))
+
+    with scripted(handler) as url:
+        collect(path, url, None)
+    for sample in read_samples(path, split="train", target=target):
+        assert sample.token_ids[sample.num_prompt_tokens :] == (*target.encode("yes"), stop)
+
+
 def test_answers_of_a_server_without_ids_are_rendered(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
     target = make_chat_target("thinking")
     path = tmp_path / "train.jsonl"
