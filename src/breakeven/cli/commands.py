@@ -6,6 +6,7 @@ import typer
 
 from breakeven.cli.bench import bench
 from breakeven.cli.data import data
+from breakeven.cli.data_states import states
 from breakeven.cli.doctor import EPILOG as DOCTOR_EPILOG
 from breakeven.cli.doctor import doctor
 from breakeven.cli.equal import equal
@@ -19,6 +20,8 @@ from breakeven.cli.read import EPILOG, read
 from breakeven.cli.report import report
 from breakeven.cli.serve import serve
 from breakeven.cli.stop import stop
+from breakeven.cli.train import EPILOG as TRAIN_EPILOG
+from breakeven.cli.train import train
 from breakeven.cli.verdict import verdict
 
 __all__ = ["register"]
@@ -27,6 +30,7 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Attach every subcommand to `app`."""
     app.command("bench")(bench)
+    data.command("states")(states)
     app.add_typer(data, name="data")
     app.command("doctor", epilog=DOCTOR_EPILOG)(doctor)
     app.command("equal")(equal)
@@ -39,5 +43,6 @@ def register(app: typer.Typer) -> None:
     app.command("read", epilog=EPILOG)(read)
     app.command("serve")(serve)
     app.command("stop")(stop)
+    app.command("train", epilog=TRAIN_EPILOG)(train)
     app.command("verdict")(verdict)
     app.command("report")(report)

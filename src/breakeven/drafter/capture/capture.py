@@ -18,6 +18,7 @@ from breakeven.drafter.capture.packing import groups_within, pack_tokens
 from breakeven.drafter.capture.states import PackedStates
 from breakeven.drafter.capture.transformers_backend import TransformersBackend
 from breakeven.drafter.data.samples import Sample
+from breakeven.drafter.devices import chosen_device
 from breakeven.errors import CheckpointError, DataError, UsageError
 
 __all__ = ["Capture", "open_target"]
@@ -169,12 +170,15 @@ def open_target(
         UsageError: a package is missing, or there is too little memory.
     """
     folder = open_folder(model_folder)
-    place = device if device is not None else "cuda" if torch.cuda.is_available() else "cpu"
-    on_gpu = place == "auto" or torch.device(place).type == "cuda"
+    if device == "auto" and runner == "own":
+        raise UsageError("our own forward runs on one device; name it, or let transformers spread the target over all GPUs")
+    # "auto" is a way of placing a model, not a device of torch
+    place = device if device == "auto" else chosen_device(device)
+    on_gpu = isinstance(place, str) or place.type == "cuda"
     kind = dtype if dtype is not None else torch.bfloat16 if on_gpu else torch.float32
-    if runner == "own" or (runner == "auto" and place != "auto" and _is_plain_llama(folder)):
+    if isinstance(place, torch.device) and (runner == "own" or (runner == "auto" and _is_plain_llama(folder))):
         try:
-            return LlamaBackend.from_folder(folder, device=torch.device(place), dtype=kind)
+            return LlamaBackend.from_folder(folder, device=place, dtype=kind)
         except torch.OutOfMemoryError as error:
             raise UsageError(f"{model_folder}: does not fit in the memory of {place}; take device auto") from error
         except CheckpointError as error:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from breakeven.checkpoints.folder import open_folder
 from breakeven.drafter.data.batched_decoder import Admission, BatchedDecoder
+from breakeven.drafter.devices import chosen_device
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 from breakeven.errors import PromptsError, UsageError
 
@@ -68,7 +69,7 @@ def generate(
         PromptsError: a prompt that is empty, longer than the context, or has ids the model does not know; names its index.
         CheckpointError: a folder that this decoder cannot run.
     """
-    place = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
+    place = chosen_device(device)
     kind = dtype if dtype is not None else torch.bfloat16 if place.type == "cuda" else torch.float32
     temperatures = [float(temperature)] * len(prompts) if isinstance(temperature, int | float) else [float(t) for t in temperature]
     _check_arguments(len(prompts), max_new_tokens, temperatures, top_p, batch_size)
