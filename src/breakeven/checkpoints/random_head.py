@@ -10,7 +10,6 @@ Shapes: H hidden, I intermediate, V target vocabulary, W draft vocabulary, Q que
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from breakeven.checkpoints.cache import cache_dir
 from breakeven.checkpoints.folder import ModelFolder, fingerprint, open_folder
+from breakeven.checkpoints.writing import NewTensor, bfloat16, write_safetensors
 from breakeven.errors import CheckpointError
 
 __all__ = ["auxiliary_layers", "default_draft_vocab_size", "ensure_random_head", "is_random_head", "write_random_head"]
@@ -186,23 +186,14 @@ def _tensors(sizes: _Sizes) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def _write_weights(file: Path, sizes: _Sizes, seed: int) -> None:
     """Streamed, since a head for a 1T target is 2 GB and neither numpy nor its safetensors bindings have bfloat16."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    position = 0
-    tensors = _tensors(sizes)
-    for name, (dtype, shape) in tensors.items():
-        end = position + int(np.prod(shape)) * {"BF16": 2, "I64": 8, "BOOL": 1}[dtype]
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [position, end]}
-        position = end
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)  # readers map the data in place, so they start at a multiple of 8
-    generator = np.random.default_rng(seed)
-    with file.open("wb") as opened:
-        opened.write(len(encoded).to_bytes(8, "little") + encoded)
-        for name, (_, shape) in tensors.items():
-            for part in _values(name, shape, sizes, generator):
-                opened.write(part.tobytes())
-        opened.flush()
-        os.fsync(opened.fileno())
+    generator = np.random.default_rng(seed)  # drawn from in the order of the tensors
+
+    def tensor(name: str, dtype: str, shape: tuple[int, ...]) -> NewTensor:
+        return NewTensor(
+            dtype=dtype, shape=shape, chunks=lambda: (part.tobytes() for part in _values(name, shape, sizes, generator))
+        )
+
+    write_safetensors(file, {name: tensor(name, dtype, shape) for name, (dtype, shape) in _tensors(sizes).items()})
 
 
 def _values(name: str, shape: tuple[int, ...], sizes: _Sizes, generator: np.random.Generator) -> Iterator[NDArray[Any]]:
@@ -214,19 +205,13 @@ def _values(name: str, shape: tuple[int, ...], sizes: _Sizes, generator: np.rand
         known[target_ids] = True
         yield known
     elif len(shape) == 1:
-        yield _bfloat16(np.ones(shape, dtype=np.float32))
+        yield bfloat16(np.ones(shape, dtype=np.float32))
     else:
         remaining = shape[0] * shape[1]
         while remaining:
             count = min(remaining, DRAWS_AT_ONCE)
-            yield _bfloat16(generator.standard_normal(count, dtype=np.float32) * np.float32(INITIAL_STD))
+            yield bfloat16(generator.standard_normal(count, dtype=np.float32) * np.float32(INITIAL_STD))
             remaining -= count
-
-
-def _bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """The upper half of each float32, rounded to nearest even (finite values)."""
-    bits = values.view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def _head_config(target: Mapping[str, Any], sizes: _Sizes) -> dict[str, object]:

@@ -30,6 +30,9 @@ def doctor(
     run: Annotated[Path | None, typer.Option(help="A run folder of breakeven bench.")] = None,
     answers: Annotated[Path | None, typer.Option(help="The target's answers to your traffic, as JSON lines.")] = None,
     gpu_memory: Annotated[float | None, typer.Option(min=0.1, max=10_000, help="Memory of one GPU in GiB.")] = None,
+    fix: Annotated[
+        Path | None, typer.Option(help="Write a repaired copy of the drafter to this new folder, for faults with one right repair.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/doctor.md).")] = False,
 ) -> None:
     """Why is acceptance poor? Named fault, evidence and remedy from folders, flags, logs and metrics; nothing is started."""
@@ -37,6 +40,7 @@ def doctor(
 
     from breakeven.doctor.examine import examine
     from breakeven.doctor.gather import Inputs, gather
+    from breakeven.doctor.repair.writing import repaired
     from breakeven.report.diagnoses import render_diagnoses
 
     inputs = Inputs(
@@ -54,7 +58,10 @@ def doctor(
         answers=answers,
         gpu_memory_gib=gpu_memory,
     )
-    result = examine(gather(inputs, _tokenizer(target) if answers is not None else None))
+    evidence = gather(inputs, _tokenizer(target) if answers is not None else None)
+    result = examine(evidence)
+    if fix is not None:
+        result = repaired(evidence, result, fix)
     if as_json:
         typer.echo(result.model_dump_json(indent=2))
     else:

@@ -68,7 +68,8 @@ def ids_trained_on(draft: Drafter, target: ModelFolder | None) -> tuple[Trained,
         kept = _without_last(outer, draft)
         return (Trained(ids=kept, why=f"{top.key}, which speculators counts as layer inputs"),)
     if outer is not None:
-        return _readings(outer, top.key, default)
+        # trainers that write this key alone write it for vLLM; only the usual layers can show otherwise
+        return _readings(outer, top.key, default)[:1]
     return _readings(inner, nested.key, default) if inner is not None else ()
 
 

@@ -51,6 +51,9 @@ class DoctorResult(_Frozen):
     open_questions: tuple[OpenQuestion, ...] = ()
     unchecked: tuple[Unchecked, ...] = ()
     num_rules_checked: int = 0
+    repaired: str = Field(default="", description="The folder that --fix wrote")
+    repairs: tuple[str, ...] = Field(default=(), description="What --fix changed, then the difference of config.json")
+    remaining: tuple[str, ...] = Field(default=(), description="Codes of errors and warnings that the repaired copy still has")
 
     @property
     def has_errors(self) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from breakeven.checkpoints.rows import read_whole
 from breakeven.doctor.drafter import Drafter
 
-__all__ = ["VocabularyMap", "target_rows_of_head", "vocabulary_map"]
+__all__ = ["VocabularyMap", "marked_tokens", "target_rows_of_head", "vocabulary_map"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +59,13 @@ def vocabulary_map(draft: Drafter) -> VocabularyMap | None:
     raw = read_whole(info) if info is not None and len(info.shape) == 1 else None
     if info is None or raw is None or raw.dtype.kind not in "iu" or not len(raw):
         return None
-    return VocabularyMap(raw=raw.astype(np.int64), vocab=draft.vocab, marked=_marked(draft), file=info.file.name, dtype=info.dtype)
+    return VocabularyMap(
+        raw=raw.astype(np.int64), vocab=draft.vocab, marked=marked_tokens(draft), file=info.file.name, dtype=info.dtype
+    )
 
 
-def _marked(draft: Drafter) -> NDArray[np.int64] | None:
+def marked_tokens(draft: Drafter) -> NDArray[np.int64] | None:
+    """Target ids that t2d marks, ascending; None where there is no t2d that can be read as marks."""
     info = draft.by_role.get("t2d")
     marks = read_whole(info) if info is not None and len(info.shape) == 1 else None
     if marks is None or marks.dtype.kind not in "biu":

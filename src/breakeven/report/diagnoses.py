@@ -38,6 +38,7 @@ def render_diagnoses(result: DoctorResult, console: Console) -> None:
         for line in question.evidence[:MAX_EVIDENCE]:
             console.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 4)))
         console.print(Padding(Text(plain(f"Provide {question.provide}.")), (0, 0, 0, 4)))
+    _repairs(result, console)
     _unchecked(result, console)
 
 
@@ -72,3 +73,17 @@ def _unchecked(result: DoctorResult, console: Console) -> None:
     console.print(Text(f"Not checked for want of input ({len(result.unchecked)} rules); to check more, provide", style="dim"))
     for need, codes in by_need.items():
         console.print(Padding(Text(plain(f"{need}: {', '.join(codes)}"), style="dim"), (0, 0, 0, 4)))
+
+
+def _repairs(result: DoctorResult, console: Console) -> None:
+    if not result.repaired:
+        return
+    console.print(Text(plain(f"Repaired copy in {result.repaired}"), style="bold underline"))
+    for line in result.repairs:
+        style = "green" if line.startswith("+") else "red" if line.startswith("-") else ""
+        console.print(Padding(Text(plain(line), style=style), (0, 0, 0, 4)))
+    left = ", ".join(result.remaining)
+    console.print(
+        Padding(Text(plain(f"Still to mend there: {left}." if left else "Nothing above info is left in it.")), (0, 0, 0, 4))
+    )
+    console.print()

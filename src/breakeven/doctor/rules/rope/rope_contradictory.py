@@ -32,4 +32,5 @@ def check(evidence: Evidence) -> Iterator[Told]:
             evidence=rope.contradictions,
             remedy="Write the values that it was trained with into rope_parameters, and the same into rope_theta and rope_scaling.",
             symptoms=both("engines-differ"),
+            repairable=evidence.target is not None,
         )

@@ -50,6 +50,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
         remedy="Set it to the value of the training configuration"
         + (" (usually the target's)." if not usual else "; nothing to do if this is it."),
         symptoms=both("falls-with-context"),
+        repairable=absent,
     )
 
 

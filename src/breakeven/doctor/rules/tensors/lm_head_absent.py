@@ -47,7 +47,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
         ),
         remedy="Put the target's rows of the draft vocabulary in as lm_head.weight if it was trained with the target's head.",
         symptoms=Symptoms(vllm="load-error" if pruned else "nothing", sglang="floor"),
-        repairable=True,
+        repairable=evidence.target is not None,
     )
 
 

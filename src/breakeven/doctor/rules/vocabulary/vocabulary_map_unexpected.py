@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.signs import Symptoms
 from breakeven.doctor.told import Fault, Told
+from breakeven.doctor.vocabulary import vocabulary_map
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
@@ -28,15 +29,19 @@ def check(evidence: Evidence) -> Iterator[Told]:
         return
     if info.shape[0] != vocab:
         return  # the size is missing or wrong: another rule's
+    found = vocabulary_map(draft)
+    is_identity = found is not None and not found.raw.any()
     yield Fault(
         severity="error" if evidence.engine == "vllm" else "warning",
         confidence="medium",
-        title="d2t maps the whole vocabulary onto itself, and vLLM has no place for it",
+        title="d2t is there although the drafter has the whole vocabulary, and vLLM has no place for it",
         evidence=(
             f"{info.file.name}: d2t has {info.shape[0]} entries",
             f"config.json: vocab_size is {vocab}, draft_vocab_size {given}",
         ),
-        remedy="Remove d2t and t2d from the drafter.",
+        remedy="Remove d2t and t2d from the drafter."
+        if is_identity
+        else "The map is not the identity: reorder the head's rows by it, then remove d2t and t2d.",
         symptoms=Symptoms(vllm="load-error", sglang="nothing"),
-        repairable=True,
+        repairable=is_identity,
     )
