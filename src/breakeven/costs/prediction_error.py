@@ -34,12 +34,23 @@ KINDS: dict[str, PredictionError] = {
         what="from at least three other data sets of the same configuration", half=0.02, tenth=0.10, num=254, num_targets=13
     ),
     "another drafter": PredictionError(
-        what="from another drafter of the same shape on the same deployment", half=0.03, tenth=0.14, num=152, num_targets=3
+        what="from another drafter of the same method and shape on the same deployment",
+        half=0.03,
+        tenth=0.10,
+        num=140,
+        num_targets=2,
+    ),
+    "another method": PredictionError(
+        what="from a drafter of another method with as many drafts on the same deployment",
+        half=0.18,
+        tenth=0.21,
+        num=12,
+        num_targets=1,
     ),
     "other numbers of drafts": PredictionError(
         what="from other numbers of drafts of the same drafter and data set", half=0.03, tenth=0.12, num=146, num_targets=7
     ),
-    "kernel tables": PredictionError(what="from kernel tables without hardware", half=0.08, tenth=0.32, num=18, num_targets=4),
+    "kernel tables": PredictionError(what="from kernel tables without hardware", half=0.10, tenth=0.40, num=18, num_targets=4),
 }
 
 # how many measured data sets a kind is for

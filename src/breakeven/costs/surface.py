@@ -13,6 +13,8 @@ from typing import Protocol
 
 __all__ = ["Cost", "CostSurface", "UnknownCost"]
 
+ROUNDING = 1.0 + 1e-9
+
 
 class UnknownCost(ValueError):
     """Raised where a surface has nothing to go by at this batch size and number of drafts; the message says what is missing."""
@@ -31,14 +33,9 @@ class Cost:
     doubts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and 0.0 < self.low <= self.value <= self.high):
+        # bounds worked out another way than the value may differ from it in the last digits
+        if not (math.isfinite(self.value) and 0.0 < self.low <= self.value * ROUNDING and self.value <= self.high * ROUNDING):
             raise ValueError(f"c = {self.value} in [{self.low}, {self.high}]: expected 0 < low <= value <= high")
-
-    def widened(self, error: float) -> Cost:
-        """The interval with a relative error of `error` (0.1: a factor of 1.1 either way) added in quadrature on the log scale."""
-        up = math.hypot(math.log(self.high / self.value), math.log1p(error))
-        down = math.hypot(math.log(self.value / self.low), math.log1p(error))
-        return Cost(value=self.value, low=self.value * math.exp(-down), high=self.value * math.exp(up), doubts=self.doubts)
 
 
 class CostSurface(Protocol):

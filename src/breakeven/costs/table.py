@@ -79,6 +79,7 @@ class TableRow:
     setup: str
     target: str
     where: tuple[str, ...]
+    method: str
     drafter: str
     shape: Shape
     dataset: str
@@ -88,9 +89,13 @@ class TableRow:
     plain_speed: float | None
 
     @property
-    def deployment(self) -> tuple[str, ...]:
-        """What c belongs to: target, precision, machine, engine, width and load."""
+    def machine(self) -> tuple[str, ...]:
+        """Target, precision, hardware, engine, tensor parallel size, unit and load: what c belongs to besides the drafter."""
         return (self.target, *self.where, self.concurrency)
+
+    @property
+    def deployment(self) -> tuple[str, ...]:
+        return (*self.machine, self.method)
 
     @property
     def cost(self) -> Bounds | None:
@@ -116,7 +121,7 @@ class TableRow:
     @property
     def label(self) -> str:
         load = f" at c={self.concurrency}" if self.concurrency else ""
-        return " / ".join(part for part in (self.drafter, str(self.shape), self.dataset) if part) + load
+        return " / ".join(part for part in (self.target, self.drafter, str(self.shape), self.dataset) if part) + load
 
 
 def is_speedup_table(path: Path) -> bool:
@@ -204,7 +209,8 @@ def _row(path: Path, number: int, cells: Mapping[str, str]) -> TableRow | None:
         number=number,
         setup=cells.get("setup", ""),
         target=cells.get("target", ""),
-        where=tuple(cells.get(key, "") for key in ("quantization", "hardware", "engine", "parallel", "method", "unit")),
+        where=tuple(cells.get(key, "") for key in ("quantization", "hardware", "engine", "parallel", "unit")),
+        method=cells.get("method", ""),
         drafter=cells.get("drafter", ""),
         shape=Shape(count("steps"), count("topk"), count("draft_tokens")),
         dataset=cells.get("dataset", ""),

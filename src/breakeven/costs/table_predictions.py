@@ -16,8 +16,8 @@ from breakeven.costs.neighbours import cost_from, fitting
 from breakeven.costs.payoff import Outcome, outcome_of
 from breakeven.costs.prediction_error import KINDS, PredictionError, data_set_error
 from breakeven.costs.round_line import RoundLine
-from breakeven.costs.table import Shape, TableRow
-from breakeven.costs.validation import as_neighbour, impossible
+from breakeven.costs.table import TableRow
+from breakeven.costs.validation import as_neighbour, impossible, other_drafters
 from breakeven.printed.figures import Bounds
 
 __all__ = ["Asked", "TablePrediction", "predict_table"]
@@ -93,6 +93,7 @@ def _wanted(rows: Sequence[TableRow], known: Sequence[TableRow], asked: Asked) -
                 setup=row.setup,
                 target=row.target,
                 where=row.where,
+                method=row.method,
                 drafter=row.drafter,
                 shape=row.shape,
                 dataset="",
@@ -110,17 +111,12 @@ def _predict(wanted: _Wanted, known: Sequence[TableRow], threshold: float) -> Ta
     near = [other for other in same if as_neighbour(other) in fitting([as_neighbour(o) for o in same], row.plain_speed)]
     if len(near) >= 3:
         return _from_rows(wanted, near, data_set_error(len(near)), threshold)
-    others = [
-        other
-        for other in known
-        if (other.target, other.where[:4], other.concurrency, other.shape)
-        == (row.target, row.where[:4], row.concurrency, row.shape)
-        and other.drafter != row.drafter
-        and row.shape != Shape()
-    ]
-    if others:
-        return _from_rows(wanted, [*near, *others], KINDS["another drafter"], threshold)
-    return _from_rows(wanted, near, data_set_error(len(near)), threshold) if near else None
+    same_method, other_method = other_drafters(row, known)
+    if same_method:
+        return _from_rows(wanted, [*near, *same_method], KINDS["another drafter"], threshold)
+    if near:
+        return _from_rows(wanted, near, data_set_error(len(near)), threshold)
+    return _from_rows(wanted, other_method, KINDS["another method"], threshold) if other_method else None
 
 
 def _configuration(row: TableRow) -> tuple[object, ...]:
@@ -162,7 +158,7 @@ def _more_drafts(known: Sequence[TableRow], num_drafted: int, threshold: float, 
         missing.append(f"k={num_drafted}: no chain of known length in the table; give steps and topk 1, or draft_tokens for vLLM")
     for by_drafts in groups.values():
         first = next(iter(by_drafts.values()))
-        name = " / ".join(part for part in (first.drafter, f"k={num_drafted}", first.dataset) if part)
+        name = " / ".join(part for part in (first.target, first.drafter, f"k={num_drafted}", first.dataset) if part)
         if num_drafted in by_drafts:
             continue
         if len(by_drafts) < 2:

@@ -19,9 +19,9 @@ from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.costs.neighbours import Neighbour, cost_from
 from breakeven.costs.prediction_error import PredictionError
 from breakeven.costs.round_line import RoundLine
-from breakeven.costs.table import TableRow
+from breakeven.costs.table import Shape, TableRow
 
-__all__ = ["LeftOut", "impossible", "leave_out", "summary"]
+__all__ = ["LeftOut", "as_neighbour", "coverage", "impossible", "leave_out", "other_drafters", "summary"]
 
 # choices of one or two known data sets that are tried for a row; all of them where there are fewer
 MAX_CHOICES = 20
@@ -68,6 +68,24 @@ def summary(found: Iterable[LeftOut], kind: str, what: str) -> PredictionError:
     )
 
 
+def coverage(found: Iterable[LeftOut], kind: str) -> float:
+    """Mean over targets of the share of a target's predictions that the error bar of all other targets holds; NaN with one target.
+
+    Unlike a quantile of all errors, a target with many rows does not set the bar that it is judged by.
+    """
+    by_target: dict[str, list[float]] = defaultdict(list)
+    for one in found:
+        if one.kind == kind:
+            by_target[one.row.target].append(abs(one.error))
+    held = []
+    for target, errors in by_target.items():
+        others = sorted(error for other, values in by_target.items() if other != target for error in values)
+        if others:
+            bar = _quantile(others, 0.9)
+            held.append(sum(error <= bar for error in errors) / len(errors))
+    return sum(held) / len(held) if held else math.nan
+
+
 def as_neighbour(row: TableRow) -> Neighbour:
     assert row.accept_length is not None
     assert row.speedup is not None
@@ -92,14 +110,25 @@ def _data_sets(rows: Sequence[TableRow]) -> Iterable[LeftOut]:
 
 
 def _drafters(rows: Sequence[TableRow]) -> Iterable[LeftOut]:
-    groups: dict[tuple[object, ...], list[TableRow]] = defaultdict(list)
     for row in rows:
-        # methods differ in what they draft with, so c would not be the same drafter's shape; the place of `method` is blanked out
-        groups[row.target, row.where[:4], row.concurrency, row.shape].append(row)
-    for row in rows:
-        others = [other for other in groups[row.target, row.where[:4], row.concurrency, row.shape] if other.drafter != row.drafter]
-        if others and row.shape != type(row.shape)():
-            yield _left_out("another drafter", row, others)
+        same_method, other_method = other_drafters(row, rows)
+        if same_method:
+            yield _left_out("another drafter", row, same_method)
+        if other_method:
+            yield _left_out("another method", row, other_method)
+
+
+def other_drafters(row: TableRow, known: Sequence[TableRow]) -> tuple[list[TableRow], list[TableRow]]:
+    """Rows of other drafters of the same known shape on the same deployment: of the same method, and of another one.
+
+    A drafter of another method has other layers, so that its rounds cost something else.
+    """
+    if row.shape == Shape():
+        return [], []
+    others = [
+        other for other in known if other.drafter != row.drafter and other.shape == row.shape and other.machine == row.machine
+    ]
+    return [other for other in others if other.method == row.method], [other for other in others if other.method != row.method]
 
 
 def _numbers_of_drafts(rows: Sequence[TableRow]) -> Iterable[LeftOut]:

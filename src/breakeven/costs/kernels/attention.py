@@ -17,7 +17,7 @@ class Attention:
     """Decode attention with grouped heads over a bfloat16 cache: one query row a request, or several by counting them as heads."""
 
     library: Library
-    _axes: dict[tuple[object, ...], tuple[dict[int, dict[int, Axis]], str]] = field(default_factory=dict)
+    _axes: dict[tuple[int, int, int], tuple[dict[int, dict[int, Axis]], str] | None] = field(default_factory=dict)
 
     def at(
         self, *, batch: int, queries: int, context: int, heads: int, kv_heads: int, head_dim: int, window: int = 0
@@ -25,29 +25,33 @@ class Attention:
         """`queries` rows of each of `batch` requests over `context` cached tokens; heads are those of one GPU.
 
         Rows of one request read the same keys and values, so they cost what as many more query heads on the same key/value heads
-        cost. Where that many heads were not measured, the bounds are one row a request and as many requests.
+        cost. Where that many heads were not measured, the bounds are one row a request and as many requests. Key/value heads that
+        were not measured are half as many of twice as many requests, and a window that was not is a context of its length.
 
         Raises MissingKernel: not measured with these heads.
         """
+        found = self._of(kv_heads, head_dim, window)
+        if found is None and window:
+            context, found = min(context, window), self._of(kv_heads, head_dim, 0)
+        while found is None and kv_heads % 2 == 0 and heads % 2 == 0:
+            batch, heads, kv_heads = 2 * batch, heads // 2, kv_heads // 2
+            found = self._of(kv_heads, head_dim, 0)
+        if found is None:
+            raise MissingKernel(f"decode attention with key/value heads of {head_dim} on {self.library.system}")
+        by_heads, source = found
+        return _several_rows(by_heads, source, batch=batch, queries=queries, context=context, heads=heads)
+
+    def _of(self, kv_heads: int, head_dim: int, window: int) -> tuple[dict[int, dict[int, Axis]], str] | None:
         key = (kv_heads, head_dim, window)
         if key not in self._axes:
-            found = self.library.rows(
-                "attention",
-                "generation_attention_perf",
-                ("num_heads", "batch_size", "step", "latency"),
-                num_key_value_heads=kv_heads,
-                head_dim=head_dim,
-                window_size=window,
-                kv_cache_dtype="bfloat16",
-            )
-            if found is None:
-                raise MissingKernel(
-                    f"decode attention with {kv_heads} key/value heads of {head_dim} a GPU on {self.library.system}"
-                )
-            rows, source = found
-            self._axes[key] = (_by_heads(rows), source)
-        by_heads, source = self._axes[key]
-        return _several_rows(by_heads, source, batch=batch, queries=queries, context=context, heads=heads)
+            equal = {"num_key_value_heads": kv_heads, "head_dim": head_dim, "kv_cache_dtype": "bfloat16"}
+            columns, table = ("num_heads", "batch_size", "step", "latency"), "generation_attention_perf"
+            found = self.library.rows("attention", table, columns, **equal, window_size=window)
+            if found is None and window == 0:
+                # older tables have no column of windows
+                found = self.library.rows("attention", table, columns, **equal)
+            self._axes[key] = (_by_heads(found[0]), found[1]) if found is not None else None
+        return self._axes[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ _NOT_MODELLED = {
     "hybrid_override_pattern": "Mamba layers",
     "block_configs": "layers of different shapes",
     "attn_layer_indices": "layers of different kinds",
+    "interleave_moe_layer_step": "dense and expert layers of different widths in turn",
+    "num_global_key_value_heads": "global layers with other heads than sliding ones",
 }
 
 
@@ -169,17 +171,18 @@ def _experts(text: Mapping[str, Any], layers: int, where: str) -> Experts | None
     shared = text.get("shared_expert_intermediate_size")
     if not shared:
         shared = width * _size(text, "n_shared_experts", where) if text.get("n_shared_experts") else 0
-    first = text.get("first_k_dense_replace") or 0
-    every = text.get("moe_layer_freq") or text.get("decoder_sparse_step") or 1
-    dense_only = text.get("mlp_only_layers") or []
-    if type(first) is not int or type(every) is not int or every < 1 or not isinstance(dense_only, list):
-        raise CheckpointError(f"{where}: which layers hold experts cannot be read from first_k_dense_replace, moe_layer_freq")
-    num_layers = (
-        sum(1 for layer in range(first, layers) if layer % every == 0 and layer not in dense_only)
-        if every == 1
-        else (sum(1 for layer in range(first, layers) if (layer + 1) % every == 0 and layer not in dense_only))
-    )
-    return Experts(num=num, top_k=top_k, intermediate=width, shared=int(shared), num_layers=num_layers)
+    return Experts(num=num, top_k=top_k, intermediate=width, shared=int(shared), num_layers=_num_expert_layers(text, layers, where))
+
+
+def _num_expert_layers(text: Mapping[str, Any], layers: int, where: str) -> int:
+    """DeepSeek counts every `moe_layer_freq`-th layer from `first_k_dense_replace`, Qwen every `decoder_sparse_step`-th."""
+    first, every = text.get("first_k_dense_replace") or 0, text.get("moe_layer_freq") or 1
+    step, dense_only = text.get("decoder_sparse_step") or 1, text.get("mlp_only_layers") or []
+    if any(type(count) is not int or count < 0 for count in (first, every, step)) or not isinstance(dense_only, list):
+        raise CheckpointError(
+            f"{where}: first_k_dense_replace, moe_layer_freq or decoder_sparse_step do not say which layers hold experts"
+        )
+    return sum(1 for layer in range(first, layers) if layer % every == 0 and (layer + 1) % step == 0 and layer not in dense_only)
 
 
 def _precisions(folder: Path, config: Mapping[str, Any], text: Mapping[str, Any]) -> Precisions:
@@ -241,7 +244,8 @@ def _matches(pattern: object, name: str) -> bool:
         return False
     if not text.startswith("re:"):
         if "*" in text:
-            return fnmatch.fnmatchcase(name, text) if text.count("*") <= MAX_WILDCARDS else False
+            is_short = text.count("*") <= MAX_WILDCARDS
+            return is_short and (fnmatch.fnmatchcase(name, text) or fnmatch.fnmatchcase(name, f"{text}.*"))
         return name == text or name.startswith(text + ".") or f".{text}." in f".{name}."
     expression = text.removeprefix("re:")
     # a stranger's expression is run only where it cannot take long: few wildcards, no repeated groups

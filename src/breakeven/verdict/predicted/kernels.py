@@ -91,7 +91,9 @@ def predict_from_kernels(
         f"Context: {question.context} cached tokens a request; attention grows with it",
     ]
     if not question.measured_plain:
-        notes.append("Not calibrated: one plain figure of your machine (--measured-plain 'B=1:63.6 tok/s') narrows the prediction")
+        notes.append(
+            "Not calibrated: one plain figure of your machine (--measured-plain 'B=1:63.6 tok/s') sets the times; c moves little"
+        )
     if target.experts is not None:
         ways = {"between": "between uniform and skewed routing, the interval spans both"}
         notes.append(f"Experts read: {ways.get(question.routing, question.routing + ' routing')}")
@@ -174,7 +176,7 @@ def _borrowed(batches: Sequence[BatchPrediction], engine: str) -> list[str]:
 def _next(batches: Sequence[BatchPrediction], *, calibrated: bool) -> tuple[str, ...]:
     steps = []
     if not calibrated:
-        steps.append("Plain decoding at one batch size: calibrates every figure above.")
+        steps.append("Plain decoding at one batch size: sets the times above to those of your machine.")
     judged = [(batch, point) for batch in batches for point in batch.points if point.outcome == "undecided" and point.speedup]
     if judged:
         batch, point = min(judged, key=lambda one: abs(one[1].speedup.value - 1.0) if one[1].speedup else 0.0)

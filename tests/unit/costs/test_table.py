@@ -1,0 +1,151 @@
+"""Reading tables of speedups, impossible rows by rule, and predictions from what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from breakeven.costs.table import Shape, is_speedup_table, read_speedups
+from breakeven.costs.table_predictions import Asked, predict_table
+from breakeven.costs.validation import impossible
+from breakeven.errors import ReportedError
+
+HEADER = "target,hardware,engine,drafter,steps,topk,draft_tokens,workload,concurrency,accept_length,plain_tok_s,speculative_tok_s\n"
+
+
+def table(tmp_path: Path, *lines: str, header: str = HEADER) -> Path:
+    path = tmp_path / "speedups.csv"
+    path.write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_digits_leave_an_interval_on_the_cost(tmp_path: Path) -> None:
+    (row,) = read_speedups(table(tmp_path, "M,H100,vllm,d,3,1,3,mt-bench,1,2.4,100,150"))
+    assert row.shape == Shape(3, 1, 3)
+    assert row.cost is not None
+    assert row.cost.estimate == pytest.approx(1.6)
+    assert row.cost.low == pytest.approx(2.35 / (150.5 / 99.5))
+    assert row.cost.high == pytest.approx(2.45 / (149.5 / 100.5))
+
+
+# a mixture of experts on two GPUs: shapes, speed and accept length; the plain server does 222.47 tok/s
+LOSING = [
+    "M,H100,sglang,d,3,1,4,mt-bench,1,1.86,222.47,159.78",
+    "M,H100,sglang,d,3,3,8,mt-bench,1,2.20,222.47,172.99",
+    "M,H100,sglang,d,3,3,4,mt-bench,1,1.99,222.47,207.62",
+    "M,H100,sglang,d,7,4,16,mt-bench,1,2.52,222.47,191.90",
+    "M,H100,sglang,d,6,4,12,mt-bench,1,2.42,222.47,171.54",
+    "M,H100,sglang,d,8,8,60,mt-bench,1,3.2,222.47,177.5",
+    "M,H100,sglang,d,3,1,4,mt-bench,4,1.86,566.21,447.90",
+    "M,H100,sglang,d,3,3,8,mt-bench,4,2.27,566.21,426.46",
+]
+
+
+def test_costs_of_a_losing_benchmark(tmp_path: Path) -> None:
+    rows = read_speedups(table(tmp_path, *LOSING))
+    costs = [row.cost.estimate for row in rows if row.cost is not None]
+    assert costs == pytest.approx([2.59, 2.83, 2.13, 2.92, 3.14, 4.01, 2.35, 3.01], abs=0.006)
+    assert max(row.speedup.estimate for row in rows if row.speedup is not None) == pytest.approx(0.93, abs=0.005)
+
+
+def test_its_head_would_need_its_cost_to_break_even(tmp_path: Path) -> None:
+    rows = read_speedups(table(tmp_path, *LOSING))
+    found, _, _ = predict_table(rows, Asked(accept_length=2.59), threshold=0.03)
+    own = next(one for one in found if "k=3 at c=1," in one.label)
+    assert own.speedup == pytest.approx(1.0, abs=0.005)
+    assert own.outcome == "undecided"
+    low, _, _ = predict_table(rows, Asked(accept_length=1.86), threshold=0.03)
+    assert next(one for one in low if "k=3 at c=1," in one.label).outcome == "slower"
+
+
+def test_impossible_rows_are_found_and_not_used(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "M,H100,vllm,d,3,1,3,a,1,2.40,100,300",  # c = 0.80
+        "M,H100,vllm,d,3,1,3,b,1,,100,450",  # more than four tokens a round at most
+        "M,H100,vllm,d,3,1,3,c,1,2.0,100,204",  # 0.98: possible as far as its digits go
+        "M,H100,vllm,d,3,1,3,d,1,2.4,100,",
+    )
+    rows = read_speedups(path)
+    assert [row.dataset for row in impossible(rows)] == ["a", "b"]
+    found, void, missing = predict_table(rows, Asked(), threshold=0.03)
+    assert [row.number for row in void] == [1, 2]
+    assert missing == ()
+    (one,) = found
+    assert one.cost == pytest.approx(2.0 / 2.04)
+    assert one.evidence == ("M / d / k=3 / c at c=1",)
+    # no error bar makes a round cheaper than a plain step
+    assert one.high <= 2.45 / 0.97
+
+
+def test_a_row_without_a_speedup_comes_from_three_other_data_sets(tmp_path: Path) -> None:
+    lines = [
+        f"M,H100,vllm,d,3,1,3,{name},1,{length},100,{100 * length / 1.5:.1f}"
+        for name, length in zip("abc", (2.0, 2.4, 2.8), strict=True)
+    ]
+    (one,), _, _ = predict_table(
+        read_speedups(table(tmp_path, *lines, "M,H100,vllm,d,3,1,3,x,1,2.5,100,")), Asked(), threshold=0.03
+    )
+    assert one.speedup == pytest.approx(2.5 / 1.5, rel=0.01)
+    assert one.error.what.startswith("from at least three other data sets")
+    assert one.low < one.speedup < one.high
+    assert one.outcome == "pays"
+
+
+def test_another_drafter_stands_in_and_another_machine_does_not(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "M,H100,vllm,one,3,1,3,a,1,2.0,100,125",
+        "M,H100,vllm,two,3,1,3,a,1,2.6,100,",
+        "M,H200,vllm,two,3,1,3,a,1,2.6,100,",
+    )
+    (one,), _, missing = predict_table(read_speedups(path), Asked(), threshold=0.03)
+    assert one.error.what.startswith("from another drafter")
+    assert one.speedup == pytest.approx(2.6 / 1.6)
+    assert len(missing) == 1
+
+
+def test_rows_that_disagree_widen_the_interval(tmp_path: Path) -> None:
+    lines = [f"M,H100,vllm,d,3,1,3,{name},1,2.4,100,{speed}" for name, speed in (("a", 120), ("b", 150), ("c", 200))]
+    (one,), _, _ = predict_table(
+        read_speedups(table(tmp_path, *lines, "M,H100,vllm,d,3,1,3,x,1,2.4,100,")), Asked(), threshold=0.03
+    )
+    assert one.low <= 1.2
+    assert one.high >= 2.0
+    assert any("disagree" in doubt for doubt in one.doubts)
+
+
+def test_other_numbers_of_drafts_need_two(tmp_path: Path) -> None:
+    rows = read_speedups(table(tmp_path, "M,H100,vllm,d,3,1,3,a,1,2.4,100,150"))
+    found, _, missing = predict_table(rows, Asked(num_drafted=(5,)), threshold=0.03)
+    assert found == ()
+    assert "a second one" in missing[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n", "no column speedup"),
+        ("speedup,accept_length\nfast,2\n", "row 1, speedup"),
+        ("speedup,accept_length\n-1,2\n", "row 1, speedup"),
+        ("speedup,accept_length\n1.5,0.2\n", "cannot be below 1"),
+        ("speedup,accept_length\nnan,2\n", "not a finite number"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_row(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ReportedError, match=message):
+        read_speedups(path)
+
+
+def test_hostile_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"speedup\n\xff\xfe\n")
+    with pytest.raises(ReportedError, match="UTF-8"):
+        read_speedups(path)
+    assert is_speedup_table(path)
+    assert not is_speedup_table(tmp_path / "table.yaml")
+    with pytest.raises(ReportedError, match="cannot be read"):
+        read_speedups(tmp_path / "missing.csv")
