@@ -25,8 +25,10 @@ __all__ = ["objective_gate"]
 
 GATE = "objective"
 NUM_PROBES = 3
-# A fresh head has norms of one and small layers, so that many faults change nothing yet: it is shaken first, and put back.
-SHAKE = 0.3
+NUM_STATES = 3  # auxiliary states, each with a norm of its own in EAGLE-3.1
+# A fresh head has norms of one and a layer that adds next to nothing, so that many faults change nothing yet: it is shaken until
+# every matrix passes on as much as it gets, and put back.
+NORM_SHAKE = 0.3
 NORMS = ("hidden_norm", "embed_norm", "post_norm", "norm")
 
 
@@ -62,8 +64,8 @@ def _shake(pipeline: Pipeline, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for parameter in pipeline.module.parameters():
         draws = torch.randn(parameter.shape, generator=generator).to(parameter.device)
-        spread = float(parameter.float().std()) if parameter.dim() > 1 else 1.0
-        parameter.add_(draws * SHAKE * max(spread, 1e-3))
+        is_matrix = parameter.dim() > 1 and len(parameter) > NUM_STATES
+        parameter.add_(draws * (parameter.shape[-1] ** -0.5 if is_matrix else NORM_SHAKE))
 
 
 def _compared(samples: Sequence[Sample], pipeline: Pipeline, truth: TargetTruth) -> GateResult:

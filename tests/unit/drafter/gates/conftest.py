@@ -27,8 +27,8 @@ from breakeven.drafter.training.objective_fast import FastObjective
 from breakeven.drafter.training.plan_schema import TrainPlan
 
 LAYERS = (1, 2, 3)
-QUESTIONS = tuple(f"question {index} about {topic}" for index, topic in enumerate("abcdefghij"))
-MAX_TOKENS = 24
+QUESTIONS = tuple("abcdefghij")
+MAX_TOKENS = 16
 STEPS = 4
 
 
