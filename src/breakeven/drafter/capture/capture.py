@@ -37,10 +37,20 @@ class Capture:
     Shapes: V vocabulary, H hidden, W rows asked for.
     """
 
-    def __init__(self, backend: Backend, layers: Sequence[int], *, audit_every: int = 0, tokens_at_once: int | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        layers: Sequence[int],
+        *,
+        audit_every: int = 0,
+        defer_checks: bool = False,
+        tokens_at_once: int | None = None,
+    ) -> None:
         """
         layers: three layer inputs, low to high: the residual stream entering layer i, 0 for the embedding.
         audit_every: every so many captures, one sample is run again alone and compared; 0 never.
+        defer_checks: on a GPU, numbers that are not finite are told at the next capture, or by `settle`, so that a training loop never
+            waits for this; such a loop must `settle` at its end.
 
         Raises:
             UsageError: layers that the target does not have, or not three that rise.
@@ -55,7 +65,7 @@ class Capture:
         self.layers: tuple[int, int, int] = (chosen[0], chosen[1], chosen[2])
         self.hidden_size, self.vocab_size, self.num_layers = backend.hidden_size, backend.vocab_size, backend.num_layers
         self.dtype, self.device = backend.dtype, backend.device
-        self._audit_every = audit_every
+        self._audit_every, self._defer_checks = audit_every, defer_checks
         self._num_captures = 0
         self._tokens_at_once = tokens_at_once or TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cpu"])
         self._watch = FiniteWatch(self.layers)
@@ -71,6 +81,7 @@ class Capture:
         runner: Runner = "auto",
         trust_remote_code: bool = False,
         audit_every: int = 0,
+        defer_checks: bool = False,
     ) -> Capture:
         """Load a target; arguments as for `open_target` and the constructor.
 
@@ -78,7 +89,7 @@ class Capture:
             CheckpointError, UsageError: as `open_target` and the constructor do.
         """
         target = open_target(model_folder, device=device, dtype=dtype, runner=runner, trust_remote_code=trust_remote_code)
-        return cls(target, layers, audit_every=audit_every)
+        return cls(target, layers, audit_every=audit_every, defer_checks=defer_checks)
 
     @property
     def architecture(self) -> str:
@@ -98,8 +109,7 @@ class Capture:
         """The states of `samples`, in their order, on the target's device and in its dtype.
 
         Raises:
-            DataError: a sample does not fit the target, states are not finite (on a GPU this is said at the next call, or by
-                `settle`), or an audit failed.
+            DataError: a sample does not fit the target, states are not finite, or an audit failed.
         """
         assert samples
         check_samples(samples, self.vocab_size, self._backend.max_positions)
@@ -125,6 +135,8 @@ class Capture:
             last=last,
         )
         self._watch.watch(states, samples)
+        if not self._defer_checks:
+            self._watch.settle()
         if self._audit_every and self._num_captures % self._audit_every == 0:
             # another sample each time, so that in the long run all places in a batch are looked at
             self.audit(states, samples, [self._num_captures // self._audit_every % len(samples)])
@@ -132,7 +144,7 @@ class Capture:
         return states
 
     def settle(self) -> None:
-        """Judge the last capture if that is still open. Raises DataError as `capture` does."""
+        """Judge the last capture if its checks were deferred. Raises DataError as `capture` does."""
         self._watch.settle()
 
     @torch.no_grad()

@@ -44,7 +44,7 @@ def check_samples(samples: Sequence[Sample], vocab_size: int, max_positions: int
 
 
 class FiniteWatch:
-    """Looks for NaN and infinity without making the host wait for a GPU: a batch's result is read when the next one is watched."""
+    """Looks for NaN and infinity; on a GPU the answer is fetched by `settle`, or when the next batch is watched."""
 
     def __init__(self, layers: Sequence[int]) -> None:
         self._names = [*(f"the stream entering layer {layer}" for layer in layers), "the state after the final norm"]

@@ -114,7 +114,7 @@ def store_states(
         for index in missing:
             first, end, _ = manifest.shards[index]
             states = capture.capture(samples[first:end])
-            capture.settle()  # broken numbers are found before they are stored
+            capture.settle()  # whoever opened it may defer; broken numbers are found before they are stored
             content = save(_shard_tensors(states, samples[first:end]))
             shards[index] = _finish(folder / shard_name(index), content, f"shard {index + 1} of {len(manifest.shards)}")
             tell(
