@@ -49,8 +49,8 @@ class Capture:
         """
         layers: three layer inputs, low to high: the residual stream entering layer i, 0 for the embedding.
         audit_every: every so many captures, one sample is run again alone and compared; 0 never.
-        defer_checks: on a GPU, numbers that are not finite are told at the next capture, or by `settle`, so that a training loop never
-            waits for this; such a loop must `settle` at its end.
+        defer_checks: on a GPU, numbers that are not finite are told at the next capture, or by `settle`, so that a training loop
+            never waits for this; such a loop must `settle` at its end.
 
         Raises:
             UsageError: layers that the target does not have, or not three that rise.
