@@ -137,6 +137,36 @@ def answers(
             typer.echo(line)
 
 
+@data.command("import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Conversations that this target has written: messages or conversations.")],
+    target: Annotated[str, typer.Option(help=f"The model that wrote them. {TARGET_HELP}")],
+    out: Annotated[Path, typer.Option(help="Training file to write.")],
+    last_turn: Annotated[bool, typer.Option("--last-turn", help="Only the last answer of each is the target's.")] = False,
+    held_out: Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of conversations that training never touches.")] = 0.05,
+    template_variables: Annotated[str | None, typer.Option(help=VARIABLES_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Turn conversations that the target has written already (a log of its traffic) into a training file."""
+    import json
+
+    from breakeven.drafter.data.importing import import_conversations
+
+    found = import_conversations(
+        out,
+        files,
+        _target(target, template_variables),
+        turns="last" if last_turn else "all",
+        held_out_share=held_out,
+        tell=_counter("conversations"),
+    )
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), indent=2))
+    else:
+        for line in found.lines():
+            typer.echo(line)
+
+
 @data.command()
 def inspect(
     file: Annotated[Path, typer.Argument(help="What `breakeven data answers` wrote.")],

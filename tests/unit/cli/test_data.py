@@ -49,7 +49,7 @@ def run(*arguments: str) -> str:
 
 def test_the_pages_commands_run(target: TargetFiles) -> None:
     commands = [shlex.split(line) for line in re.findall(r"^breakeven data .*$", PAGE, re.MULTILINE)]
-    in_process = [words[2:] for words in commands if "http" not in " ".join(words)]
+    in_process = [words[2:] for words in commands if "http" not in " ".join(words) and words[2] != "import"]
     assert [words[0] for words in in_process] == ["prompts", "answers", "inspect"]
     told = [run(*words, *(["--sampled", "30"] if words[0] == "prompts" else [])) for words in in_process]
     assert "30 of 30 sampled user turns were finished" in told[0]
@@ -62,6 +62,15 @@ def test_the_pages_commands_run(target: TargetFiles) -> None:
     assert samples
     # again: nothing is asked twice
     assert "0 of them new" in run(*in_process[1])
+
+
+def test_the_pages_import_runs(target: TargetFiles) -> None:
+    (command,) = (shlex.split(line) for line in re.findall(r"^breakeven data import .*$", PAGE, re.MULTILINE))
+    messages = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "You."}]
+    Path("log.jsonl").write_bytes(orjson.dumps({"messages": messages}))
+    assert "1 samples of 1 conversations" in run(*command[2:])
+    assert json.loads(run(*command[2:], "--json", "--last-turn"))["samples"] == 1
+    assert "1 answers to 1 prompts" in run("inspect", "train.jsonl", "--target", str(target.folder))
 
 
 def test_figures_are_printed_as_json(target: TargetFiles) -> None:

@@ -85,8 +85,8 @@ class Inspection(_Model):
     num_answer_tokens: int
     kinds: dict[str, SideCounts]
     token_sources: dict[str, int] = Field(description="exact, rendered, none")
-    sampling: dict[str, int] = Field(description="greedy, sampled")
-    looping_share: dict[str, float] = Field(description="Share of answers that loop: greedy, sampled, all")
+    sampling: dict[str, int] = Field(description="greedy, sampled, unknown")
+    looping_share: dict[str, float] = Field(description="Share of answers that loop, by how they were drawn, and of all")
     finish_reasons: dict[str, int]
     skipped: dict[str, int] = Field(description="Answers that never came, by reason")
     num_prompts: int
@@ -138,7 +138,7 @@ def inspect_training_file(
         num_answer_tokens=sum(report.num_answer_tokens for report in reports.values()),
         kinds={kind: SideCounts(**counts) for kind, counts in sorted(seen.kinds.items())},
         token_sources=dict(seen.sources),
-        sampling={name: seen.sampling[name] for name in ("greedy", "sampled")},
+        sampling=dict(seen.sampling),
         looping_share=seen.looping_shares(),
         finish_reasons=dict(seen.finish_reasons),
         skipped=dict(seen.skipped.most_common(20)),
@@ -174,7 +174,8 @@ class _Seen:
         messages = checked_messages(record["messages"])
         counts = self.kinds.setdefault(record["kind"], Counter())
         counts[record["split"]] += 1
-        how = "greedy" if record["sampling"]["temperature"] == 0 else "sampled"
+        sampling = record["sampling"]
+        how = "unknown" if sampling is None else "greedy" if sampling["temperature"] == 0 else "sampled"
         self.sampling[how] += 1
         if record["looping"] is not None:
             counts["looping"] += 1

@@ -47,11 +47,14 @@ def signatures(texts: Sequence[str]) -> Signatures:
     return found
 
 
-def group_near_duplicates(texts: Signatures) -> list[int]:
-    """The group of each text: the index of the group's first text."""
+def group_near_duplicates(texts: Signatures, keys: Sequence[str] = ()) -> list[int]:
+    """The group of each text: the index of the group's first text. Texts of one key, where keys are given, are of one group."""
     parents = list(range(len(texts)))
-    for keys in _bands(texts):
-        _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    first_of: dict[str, int] = {}
+    for index, key in enumerate(keys):
+        _join(parents, index, first_of.setdefault(key, index))
+    for band in _bands(texts):
+        _, inverse, counts = np.unique(band, return_inverse=True, return_counts=True)
         order = np.argsort(inverse, kind="stable")
         ends = np.cumsum(counts)
         for last in np.nonzero(counts > 1)[0]:

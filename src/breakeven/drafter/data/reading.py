@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from breakeven.drafter.data.prompt_records import SPLITS, Split, checked_messages, lines_of
-from breakeven.drafter.data.rendering import render_conversation
+from breakeven.drafter.data.rendering import Span, render_conversation
 from breakeven.drafter.data.samples import Sample
 from breakeven.drafter.data.target_files import TargetFiles, TargetIdentity
 from breakeven.drafter.data.training_records import Header
@@ -112,16 +112,17 @@ def read_samples(
             if not keep_looping and record["looping"] is not None:
                 counts.left_out["looping"] += 1
                 continue
-            token_ids, num_prompt_tokens = _tokens(record, vocab_size, files)
+            token_ids, answers = _tokens(record, vocab_size, files)
             if max_tokens is not None and len(token_ids) > max_tokens:
                 if longer == "refuse":
                     raise ValueError(
                         f"{len(token_ids)} tokens, more than the {max_tokens} asked for; cut or drop longer ones, or allow for them"
                     )
-                if longer == "drop" or num_prompt_tokens >= max_tokens:
+                token_ids = token_ids[:max_tokens]
+                answers = [(begin, min(end, max_tokens)) for begin, end in answers if begin < max_tokens]
+                if longer == "drop" or not answers:
                     counts.left_out[f"longer than {max_tokens} tokens"] += 1
                     continue
-                token_ids = token_ids[:max_tokens]
                 counts.num_cut += 1
             kind = record["kind"]
             if not isinstance(kind, str):
@@ -129,20 +130,24 @@ def read_samples(
         except (ValueError, TypeError, LookupError, BreakevenError) as error:
             missing = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
             raise DataError(f"{where}: {missing}") from error
-        num_answer_tokens = len(token_ids) - num_prompt_tokens
+        mask: tuple[bool, ...] = ()
+        for begin, end in answers:
+            mask += (False,) * (begin - len(mask)) + (True,) * (end - begin)
         counts.num_samples += 1
         counts.num_tokens += len(token_ids)
-        counts.num_answer_tokens += num_answer_tokens
+        counts.num_answer_tokens += sum(end - begin for begin, end in answers)
         yield Sample(
             sample_id=prompt_id,
             kind=kind,
             token_ids=tuple(token_ids),
-            loss_mask=(False,) * num_prompt_tokens + (True,) * num_answer_tokens,
-            num_prompt_tokens=num_prompt_tokens,
+            # cut in the middle of a prompt, a conversation ends with tokens that nobody is trained on
+            loss_mask=mask + (False,) * (len(token_ids) - len(mask)),
+            num_prompt_tokens=answers[-1][0],
         )
 
 
-def _tokens(record: Mapping[str, Any], vocab_size: int | None, files: TargetFiles | None) -> tuple[list[int], int]:
+def _tokens(record: Mapping[str, Any], vocab_size: int | None, files: TargetFiles | None) -> tuple[list[int], list[Span]]:
+    """The ids of a record and the spans that the target wrote, the last one up to the end."""
     token_ids, num_prompt_tokens = record["token_ids"], record["num_prompt_tokens"]
     if not isinstance(token_ids, list) or type(num_prompt_tokens) is not int:
         raise ValueError('"token_ids" should be a list and "num_prompt_tokens" a whole number')
@@ -150,7 +155,7 @@ def _tokens(record: Mapping[str, Any], vocab_size: int | None, files: TargetFile
         if files is None:
             raise ValueError("no token ids; give the target's folder, so that the answer can be rendered")
         rendered = render_conversation(files, checked_messages(record["messages"]), turns="last")
-        return list(rendered.token_ids), rendered.answers[-1][0]
+        return list(rendered.token_ids), list(rendered.answers)
     if set(map(type, token_ids)) != {int}:
         raise ValueError('"token_ids" holds something that is no whole number')
     if min(token_ids) < 0 or (vocab_size is not None and max(token_ids) >= vocab_size):
@@ -161,7 +166,13 @@ def _tokens(record: Mapping[str, Any], vocab_size: int | None, files: TargetFile
             f"{num_prompt_tokens} prompt tokens of {len(token_ids)}: the loss mask would cover "
             f"{'everything' if num_prompt_tokens <= 0 else 'nothing'}"
         )
-    return token_ids, num_prompt_tokens
+    answers = [*record.get("earlier_answers", ()), (num_prompt_tokens, len(token_ids))]
+    if len(answers) > 1:
+        flat = [place for span in answers for place in span]
+        in_order = all(type(place) is int for place in flat) and sorted(set(flat)) == flat and flat[0] > 0
+        if not in_order or any(len(span) != 2 for span in answers):
+            raise ValueError('"earlier_answers" should be pairs of places in ascending order, all before "num_prompt_tokens"')
+    return token_ids, answers
 
 
 def _check_target(path: Path, header: Header, target: TargetFiles | TargetIdentity | None) -> None:

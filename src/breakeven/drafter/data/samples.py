@@ -12,7 +12,8 @@ class Sample:
     """`loss_mask[i]` is true where token i was written by the target, so where a drafter is to be judged on predicting it.
 
     The mask is not shifted: it marks tokens, and the objective shifts it together with the tokens.
-    `sample_id` is the hash of the prompt, by which training and held-out samples are told apart.
+    `sample_id` is the hash of the prompt, by which training and held-out samples are told apart. `num_prompt_tokens` are those
+    before the last answer: earlier turns that the target wrote too lie within.
     """
 
     sample_id: str

@@ -47,7 +47,9 @@ def split_prompts(combinations: Sequence[PromptRecord], free: Sequence[PromptRec
     texts = [_text(record.messages) for record in single]
     groups: defaultdict[int, list[int]] = defaultdict(list)
     signed = signatures(texts)
-    for index, group in enumerate(group_near_duplicates(signed)):
+    # conversations that begin alike and then part are of one group too
+    openings = [_text(record.messages[:2]) for record in single]
+    for index, group in enumerate(group_near_duplicates(signed, openings)):
         groups[group].append(index)
     trained, reserved = (
         near_any(signed, signatures([_text(record.messages) for record in combinations if record.split == side])).tolist()

@@ -83,7 +83,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRecord:
-    """`messages` end with the assistant's answer. `token_ids` are prompt and answer, up to the last token the target wrote."""
+    """`messages` end with the assistant's answer. `token_ids` are prompt and answer, up to the last token the target wrote.
+
+    `earlier_answers` are the spans of tokens before the last answer that the target wrote too: earlier turns of its own.
+    """
 
     id: str
     prompt_id: str
@@ -94,30 +97,17 @@ class AnswerRecord:
     tokens: TokenSource
     token_ids: tuple[int, ...]
     num_prompt_tokens: int
-    sampling: Sampling
+    sampling: Sampling | None
     finish_reason: str
     looping: str | None
+    earlier_answers: tuple[tuple[int, int], ...] = ()
 
     def line(self) -> bytes:
-        return (
-            orjson.dumps(
-                {
-                    "id": self.id,
-                    "prompt_id": self.prompt_id,
-                    "kind": self.kind,
-                    "topic": self.topic,
-                    "split": self.split,
-                    "messages": self.messages,
-                    "tokens": self.tokens,
-                    "token_ids": self.token_ids,
-                    "num_prompt_tokens": self.num_prompt_tokens,
-                    "sampling": {"temperature": self.sampling.temperature, "top_p": self.sampling.top_p},
-                    "finish_reason": self.finish_reason,
-                    "looping": self.looping,
-                }
-            )
-            + b"\n"
-        )
+        found = {name: getattr(self, name) for name in self.__slots__ if name not in ("sampling", "earlier_answers")}
+        found["sampling"] = asdict(self.sampling) if self.sampling is not None else None
+        if self.earlier_answers:
+            found["earlier_answers"] = self.earlier_answers
+        return orjson.dumps(found) + b"\n"
 
 
 def skipped_line(answer_id: str, reason: str) -> bytes:
