@@ -63,7 +63,7 @@ class AcceptanceCurve:
             if share > before + 1e-9:
                 raise ValueError(
                     f"position {position}: {share:g} after {before:g}; joint acceptance cannot rise from one position to the next "
-                    "(conditional values are not joint: multiply them up, or say conditional)"
+                    "(conditional values are not joint: multiply them up)"
                 )
             before = share
 
