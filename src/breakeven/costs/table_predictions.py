@@ -107,7 +107,9 @@ def _wanted(rows: Sequence[TableRow], known: Sequence[TableRow], asked: Asked) -
 
 def _predict(wanted: _Wanted, known: Sequence[TableRow], threshold: float) -> TablePrediction | None:
     row = wanted.row
-    same = [other for other in known if _configuration(other) == _configuration(row) and other.dataset != row.dataset]
+    # an accept length that was asked for has no data set of its own, so every measured one counts
+    is_asked = row.number < 0
+    same = [other for other in known if _configuration(other) == _configuration(row) and (is_asked or other.dataset != row.dataset)]
     near = [other for other in same if as_neighbour(other) in fitting([as_neighbour(o) for o in same], row.plain_speed)]
     if len(near) >= 3:
         return _from_rows(wanted, near, data_set_error(len(near)), threshold)

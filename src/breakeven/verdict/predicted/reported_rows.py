@@ -34,7 +34,8 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
     for reading in case.readings:
         arm, shape = reading.arm, reading.arm.shape
         for point in arm.points:
-            if point.load.concurrency is None:
+            is_own = any((point.throughput, point.request_speed, point.accept_length, point.accept_rate))
+            if point.load.concurrency is None or (not is_own and len(arm.points) > 1):
                 continue
             pair = pairs.get((arm.name, point.load))
             baseline = baseline_for(arm, case.arms)

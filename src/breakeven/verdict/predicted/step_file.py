@@ -62,6 +62,10 @@ def read_step_file(path: Path) -> StepFile:
         raise UsageError(f"--step-times {path}: larger than {MAX_BYTES // 1000} kB; expected a few dozen step times")
     try:
         document = yaml.safe_load(content)
+        if not isinstance(document, dict):
+            raise UsageError(
+                f"--step-times {path}: expected a mapping with verify_ms, draft_ms and drafts; docs/predict.md shows the form"
+            )
         return StepFile.model_validate(document)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         raise UsageError(f"--step-times {path}: is not YAML; docs/predict.md shows the form") from None

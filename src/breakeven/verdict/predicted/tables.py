@@ -21,7 +21,7 @@ def predict_from_table(path: Path, asked: Asked, *, threshold: float | None) -> 
     known = sum(1 for row in rows if row.cost is not None) - len(void)
     return Prediction(
         kind="measured rows",
-        title=f"{title}: {known} measured rows of {len(rows)}",
+        title=f"{title}: {known} of {len(rows)} rows measured",
         headline=_headline(found, known, len(missing)),
         threshold=limit,
         rows=tuple(_row(one) for one in found),
