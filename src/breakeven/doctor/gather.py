@@ -16,7 +16,7 @@ from breakeven.doctor.launch import Launch, parse_launch
 from breakeven.doctor.training_log import training_figures
 from breakeven.engines.base import Arm
 from breakeven.engines.registry import ENGINES
-from breakeven.errors import UsageError
+from breakeven.errors import CheckpointError, UsageError
 from breakeven.readers.files import Told, read_files
 from breakeven.readers.reading import ReadResult
 from breakeven.versions import Version
@@ -78,6 +78,8 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
     launch = parse_launch(inputs.launch) if inputs.launch is not None else served.launch
     engine = _engine(inputs, launch, served)
     version, source = _version(inputs.engine_version or served.version, "given")
+    if version is None and launch is not None and launch.version is not None:
+        version, source = _version(launch.version, "from the image's tag", strict=False)
     readings, training = _logs(inputs, version)
     if engine is None and readings is not None:
         named = {reading.engine for reading in readings.readings} & set(ENGINE_NAMES)
@@ -88,7 +90,8 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
     facts = _facts(engine, inputs.logs)
     if version is None and isinstance(facts.get("version"), str):
         version, source = _version(str(facts["version"]), "from the log", strict=False)
-    draft, target = inputs.draft or served.draft, inputs.target or served.target
+    draft = inputs.draft or served.draft or _named_here(launch.drafter.value if launch is not None else None)
+    target = inputs.target or served.target or _named_here(launch.target if launch is not None else None)
     return Evidence(
         draft=_drafter(draft),
         target=open_folder(resolve_model(target, Path.cwd())) if target is not None else None,
@@ -109,6 +112,16 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
 
 def _drafter(name: str | None) -> Drafter | None:
     return Drafter(folder=open_folder(resolve_model(name, Path.cwd()))) if name is not None else None
+
+
+def _named_here(name: object) -> str | None:
+    """A model that the launch command names, if it lies on this machine: commands are often those of another."""
+    if not isinstance(name, str):
+        return None
+    try:
+        return str(resolve_model(name, Path.cwd()))
+    except (CheckpointError, UsageError):
+        return None
 
 
 def _engine(inputs: Inputs, launch: Launch | None, served: _Served) -> str | None:

@@ -38,6 +38,9 @@ _ALIASES = {
     "--cuda-graph-bs-decode": "--cuda-graph-bs",
     "--cuda-graph-max-bs-decode": "--cuda-graph-max-bs",
 }
+# Official images carry the release in their tag; nightly and latest do not.
+_IMAGE = re.compile(r"(?:^|/)(?P<name>vllm-openai|vllm|sglang):v?(?P<version>\d+(?:\.\d+)+(?:\.?(?:post|rc)\d+)?)(?:-[\w.-]+)?$")
+_ENGINE_OF = {"vllm-openai": "vllm", "vllm": "vllm", "sglang": "sglang"}
 # Flags without a value; what follows them is not theirs.
 _SWITCH = re.compile(r"--(?:enable|disable|no|enforce|trust|skip|allow)[-_]")
 _VLLM_SPEC_FLAGS = {"--spec-method": "method", "--spec-model": "model", "--spec-tokens": "num_speculative_tokens"}
@@ -61,12 +64,13 @@ class Flag:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """flags: every occurrence under its longest spelling; True for a flag without a value, a tuple where several follow."""
+    """flags: under their longest spelling; True for a flag without a value, a tuple where several follow. version: of the image."""
 
     engine: str
     target: str | None
     flags: Mapping[str, Any]
     env: Mapping[str, str] = field(default_factory=dict)
+    version: str | None = None
 
     def flag(self, *names: str) -> Flag:
         for name in names:
@@ -193,7 +197,8 @@ def parse_launch(text: str | Sequence[str], env: Mapping[str, str] | None = None
     target = _text(flags.get("--model-path") or flags.get("--model")) or next(
         (word for word in positional if word != "serve"), None
     )
-    return Launch(engine=engine, target=target, flags=flags, env=variables)
+    image = next((match for word in words[:start] if (match := _IMAGE.search(word)) and _ENGINE_OF[match["name"]] == engine), None)
+    return Launch(engine=engine, target=target, flags=flags, env=variables, version=image["version"] if image else None)
 
 
 def _program(words: Sequence[str]) -> tuple[str, int] | None:

@@ -36,7 +36,8 @@ def check(evidence: Evidence) -> Iterator[Told]:
         ids = read_ids(setting)
         if ids is None or len(ids) == count or engine not in evidence.engines:
             continue
-        only_last = draft.is_speculators and len(ids) == count + 1 and depth is not None and ids[-1] == depth
+        # captured for the trainer's own targets; an engine that is known captures it all the same, and fc does not take it
+        only_last = evidence.engine is None and len(ids) == count + 1 and depth is not None and ids[-1] == depth
         yield Fault(
             severity="info" if only_last else "error",
             confidence="medium" if only_last else "high",

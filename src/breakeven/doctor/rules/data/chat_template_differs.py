@@ -47,15 +47,14 @@ def check(evidence: Evidence) -> Iterator[Told]:
         return
     if text_hash(served) == trained:
         return
-    where = (
-        f"{stated.source}.template_sha256"
-        if stated is not None and stated.template_sha256
-        else "the template in the drafter's folder"
-    )
+    recorded = stated is not None and stated.template_sha256 is not None
+    where = f"{stated.source}.template_sha256" if stated is not None and recorded else "the template in the drafter's folder"
     yield Fault(
         severity="warning",
-        confidence="high" if stated is not None and stated.template_sha256 else "medium",
-        title="The chat template that is served is not the one that the drafter was trained with",
+        confidence="high" if recorded else "low",
+        title="The chat template that is served is not the one that the drafter was trained with"
+        if recorded
+        else "The drafter's folder carries another chat template than the one that is served",
         evidence=(f"{where}: {trained[:16]}", f"{source}: {text_hash(served)[:16]}", *(_difference(own, served) if own else ())),
         remedy="Serve the template of the training, or train on answers rendered with the one that is served.",
         symptoms=both("all-positions-lower"),
