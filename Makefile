@@ -72,7 +72,7 @@ $(VENV)/.demo-ready: requirements/demo.txt pyproject.toml | $(VENV)/.python
 	@touch $@
 
 $(VENV)/.dev-ready: requirements/dev.txt $(VENV)/.demo-ready
-	@echo "Installing the test tools (40 MB)"
+	@echo "Installing the test tools (190 MB, most of it kernel tables and what reads them)"
 	@$(pip) install --quiet --quiet -r requirements/dev.txt
 	@touch $@
 
