@@ -1,7 +1,7 @@
 """The `breakeven` command: one file per subcommand, errors caught once.
 
 A command parses its flags, calls one library function and renders. Exit codes: 0 done, 1 a finding or verdict asked for that
-code, 2 bad input, 3 an engine failed, 130 interrupted.
+code, 2 bad input, 3 an engine failed or an arm has no trial that counts, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP).
 """
 
 from __future__ import annotations

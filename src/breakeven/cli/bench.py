@@ -10,6 +10,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from breakeven.experiment.plan import Plan
+    from breakeven.experiment.record import RunRecord
 
 __all__ = ["bench"]
 
@@ -59,8 +60,24 @@ def bench(
     else:
         render_terminal(result, Console())
         typer.echo(f"\nReport: {report}")
-    if outcome.failed:
+    if without := _without_trials(read_run(folder)):
+        messages.print(f"No verdict on {'; '.join(without)}", markup=False, highlight=False, style="bold red")
+    if outcome.failed or without:
         raise typer.Exit(ENGINE_FAILED)
+
+
+def _without_trials(record: RunRecord) -> list[str]:
+    """Arms that were measured in vain, each with the first reason."""
+    from breakeven.cli.escaping import escaped
+
+    told = []
+    for arm in record.arms:
+        trials = [trial for trial in record.trials if trial.arm == arm.name]
+        if trials and not any(trial.valid for trial in trials):
+            void = trials[0].voids[0]
+            first = escaped(void.detail.splitlines()[0] if void.detail else void.code)
+            told.append(f"{escaped(arm.name)}: all its {len(trials)} trials are void ({void.code}: {first})")
+    return told
 
 
 def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:

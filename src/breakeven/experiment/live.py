@@ -12,10 +12,11 @@ from breakeven.engines.fake.answers import simulate_answers
 from breakeven.engines.fake.simulate import simulate_trial
 from breakeven.experiment.schedule import Step
 from breakeven.loadgen.answers import GreedyAnswer
-from breakeven.loadgen.run import Progress
+from breakeven.loadgen.measures import tokens_in_window
+from breakeven.loadgen.run import MIN_TOKENS, Progress
 from breakeven.loadgen.samples import LoadResult, Prompt
 
-__all__ = ["Answering", "LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed_of"]
+__all__ = ["MAX_STRETCH", "Answering", "LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,9 @@ class Answering(LiveArm, Protocol):
 
 MakeLive = Callable[[Arm], LiveArm]
 
+# A window may last so many times as long as planned where a server is slow (loadgen/run.py has the rule).
+MAX_STRETCH = 8
+
 
 def seed_of(seed: int, *parts: object) -> int:
     """A seed that depends on the plan's and on what it is for, the same on every machine and Python."""
@@ -97,14 +101,17 @@ class SimulatedArm:
 
     async def measure(self, step: Step, index: int, on_progress: Callable[[Progress], None]) -> Measured:
         on_progress(Progress(phase="window", remaining_s=0.0, num_tokens=0, num_under_way=0, num_errors=0))
-        result, counters = simulate_trial(
-            self._arm,
-            step.load,
-            window_s=self._window_s,
-            launch_seed=seed_of(self._seed, self._launch),
-            trial_seed=seed_of(self._seed, self._launch, step.load.label, step.block, step.repeat, step.attempt),
-            trial_index=index,
-        )
+        for times in range(1, MAX_STRETCH + 1):
+            result, counters = simulate_trial(
+                self._arm,
+                step.load,
+                window_s=times * self._window_s,
+                launch_seed=seed_of(self._seed, self._launch),
+                trial_seed=seed_of(self._seed, self._launch, step.load.label, step.block, step.repeat, step.attempt),
+                trial_index=index,
+            )
+            if tokens_in_window(result) >= MIN_TOKENS:
+                break
         return Measured(result=result, counters=counters)
 
     async def answer(

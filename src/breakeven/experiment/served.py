@@ -20,7 +20,7 @@ from breakeven.engines.process import ServerProcess
 from breakeven.engines.server_log import log_lines
 from breakeven.errors import EngineDied, EngineError, LaunchError
 from breakeven.experiment.estimated_acceptance import LogWindow, with_estimated_acceptance
-from breakeven.experiment.live import Measured, seed_of
+from breakeven.experiment.live import MAX_STRETCH, Measured, seed_of
 from breakeven.experiment.plan_schema import TrialPlan
 from breakeven.experiment.schedule import Step
 from breakeven.loadgen.answers import GreedyAnswer, ask_greedily
@@ -242,6 +242,7 @@ async def _measure(
             seed=seed_of(questions.seed, step.load.label, step.block, step.repeat),
             warmup_s=questions.trial.warmup_s,
             window_s=questions.trial.window_s,
+            max_window_s=MAX_STRETCH * questions.trial.window_s,
             on_window_start=open_window,
             on_window_end=close_window,
             on_progress=on_progress,

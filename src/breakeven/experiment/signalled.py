@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -25,13 +26,17 @@ async def until_signalled(work: Coroutine[Any, Any, T], on_signal: Callable[[sig
 
     def interrupt(number: signal.Signals) -> None:
         nonlocal signalled
-        on_signal(number, signalled)
-        if not signalled:
-            signalled = True
+        again, signalled = signalled, True
+        if not again:
             task.cancel()
+        # the terminal may be what went away
+        with contextlib.suppress(OSError):
+            on_signal(number, again)
 
     loop = asyncio.get_running_loop()
-    for number in ENDING_SIGNALS:
+    # nohup and the like have switched some off, and mean it
+    before = {number: handler for number in ENDING_SIGNALS if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
         loop.add_signal_handler(number, interrupt, number)
     try:
         return await task
@@ -40,5 +45,6 @@ async def until_signalled(work: Coroutine[Any, Any, T], on_signal: Callable[[sig
             raise
         return None
     finally:
-        for number in ENDING_SIGNALS:
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)

@@ -10,13 +10,13 @@ from breakeven.engines.foreign_traffic import foreign_traffic
 from breakeven.loadgen.degenerate import degenerate_voids
 from breakeven.loadgen.health import client_voids
 from breakeven.loadgen.measures import mean_under_way, num_errors, tokens_in_window
+from breakeven.loadgen.run import MIN_TOKENS
 from breakeven.loadgen.samples import LoadPoint, LoadResult, Void
 
 __all__ = ["find_voids"]
 
 # A failed request leaves its slot empty for a while; one in a hundred moves throughput by less than a third of the usual threshold.
 MAX_ERROR_SHARE = 0.01
-MIN_TOKENS = 16
 # The last round of an answer may go beyond its end; no drafter drafts more.
 MAX_OVERSHOOT = 64
 # A request shows as waiting until the scheduler's next step, so one at one look means nothing; this share of the load at all does.

@@ -28,6 +28,9 @@ MAX_BODY_BYTES = 64_000_000
 # Answers of servers that do not know a field, or a path of theirs that does not.
 REFUSED = frozenset({400, 422, 501})
 
+# How vLLM names a token by its number when asked to.
+BY_NUMBER = "token_id:"
+
 Alternatives = tuple[tuple[str, float], ...]
 
 
@@ -169,8 +172,8 @@ def _answer(prompt: Prompt, body: Mapping[str, Any]) -> GreedyAnswer:
 
 
 def _token(entry: Mapping[str, Any]) -> str:
-    """In hexadecimal, which is safe to keep and to show."""
-    data = entry.get("bytes")
-    if isinstance(data, list) and data:
+    """In hexadecimal, which is safe to keep and to show. A number, where the server gives that, beside whatever bytes."""
+    name, data = str(entry["token"]), entry.get("bytes")
+    if isinstance(data, list) and data and not name.startswith(BY_NUMBER):
         return bytes(data).hex()
-    return str(entry["token"]).encode("utf-8", "surrogatepass").hex()
+    return name.encode("utf-8", "surrogatepass").hex()

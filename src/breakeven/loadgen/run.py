@@ -16,11 +16,16 @@ from breakeven.loadgen.prompts import prompt_sequence
 from breakeven.loadgen.samples import LoadPoint, LoadResult, Prompt, RequestSample
 from breakeven.loadgen.traffic import Request, Traffic
 
-__all__ = ["STEADY_TIMEOUT_S", "Progress", "run_load"]
+__all__ = ["ENOUGH_TOKENS", "MIN_TOKENS", "STEADY_TIMEOUT_S", "Progress", "run_load"]
 
 # How long after the warm-up a slot may still wait for its first token before the window begins without it. Long prompts at high
 # concurrency take a minute; a server that admits fewer requests than were asked for may keep the last slot waiting for longer.
 STEADY_TIMEOUT_S = 120.0
+
+# Below, a window says nothing. How long it must be to hold ENOUGH is judged before it opens: had a window that happens to begin
+# slowly more time than one that begins fast, slow arms would look faster than they are.
+MIN_TOKENS = 16
+ENOUGH_TOKENS = 64
 
 _Phase = Literal["warm-up", "settling", "window"]
 
@@ -55,6 +60,7 @@ async def run_load(
     on_progress: Callable[[Progress], None] | None = None,
     drain_s: float = 0.0,
     steady_timeout_s: float = STEADY_TIMEOUT_S,
+    max_window_s: float | None = None,
 ) -> LoadResult:
     """Load `endpoint` as `point` says and measure a window of `window_s` seconds.
 
@@ -66,6 +72,9 @@ async def run_load(
     `steady_timeout_s` more it begins regardless, and the result is not `steady`. `on_window_start` and `on_window_end` run at its
     edges while the load goes on: scrape counters there. After the window, requests under way get `drain_s` to finish while nothing
     new is sent (an open loop needs this for whole latencies); then their connections are closed, so that the server aborts them.
+
+    `max_window_s` lets a slow server have a longer window, in whole times `window_s`: as long as ENOUGH_TOKENS take at the speed
+    seen before it opens, and longer while fewer than MIN_TOKENS have come. The rule is the same for every arm.
 
     Where no token at all has come by the end of the warm-up and requests have failed, there is no window: the result is not
     `steady`, its samples are the failures, its times count from the start of the warm-up, and no callback of the window is called.
@@ -80,6 +89,7 @@ async def run_load(
     """
     sequence = prompt_sequence(prompts, seed)
     watch = LoopWatch()
+    longest_s = max(window_s, max_window_s or window_s)
     async with ChatClient(endpoint, num_connections=point.concurrency) as client:
         traffic = Traffic(client, point, sequence, seed=seed)
         try:
@@ -89,11 +99,17 @@ async def run_load(
             if traffic.num_errors and not traffic.num_tokens:
                 window_s, steady = time.perf_counter() - start_s, False
             else:
+                step_s = window_s
+                window_s = _window_s(step_s, longest_s, traffic.speed(time.perf_counter()))
                 watch.start()
                 start_s = time.perf_counter()
+                before = traffic.num_tokens
                 if on_window_start is not None:
                     await on_window_start()
                 await _go_on(traffic, "window", start_s + window_s, on_progress)
+                while traffic.num_tokens - before < MIN_TOKENS and window_s + step_s <= longest_s:
+                    window_s += step_s
+                    await _go_on(traffic, "window", start_s + window_s, on_progress)
                 watch.stop()
                 if on_window_end is not None:
                     await on_window_end()
@@ -103,6 +119,14 @@ async def run_load(
             await traffic.stop()
     samples = [_sample(request, start_s) for request in traffic.requests if _is_inside(request, start_s, window_s)]
     return LoadResult(window_s=window_s, samples=samples, health=watch.health(samples), steady=steady)
+
+
+def _window_s(step_s: float, longest_s: float, tokens_per_s: float | None) -> float:
+    """Whole times `step_s`, at most `longest_s`, for ENOUGH_TOKENS at that speed; once where the speed is not known."""
+    if not tokens_per_s:
+        return step_s
+    times = math.ceil(ENOUGH_TOKENS / (tokens_per_s * step_s))
+    return step_s * max(1, min(times, math.floor(longest_s / step_s + 1e-9)))
 
 
 async def _go_on(traffic: Traffic, phase: _Phase, until_s: float, show: _Show) -> None:

@@ -16,6 +16,7 @@ __all__ = ["Request", "Traffic"]
 
 # After a failed request a slot waits, or a dead server would be asked thousands of times a second.
 PAUSE_AFTER_ERROR_S = 0.25
+MIN_TOKENS_OF_SPEED = 4
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -59,6 +60,16 @@ class Traffic:
     def num_tokens(self) -> int:
         """Output tokens that have arrived so far."""
         return self._num_tokens_ended + sum(request.answer.stream.output_tokens for request in self.under_way)
+
+    def speed(self, now_s: float) -> float | None:
+        """Output tokens per second since the first token; None where that was too short ago to tell.
+
+        First tokens are left out, as the time before them is: a long prompt says nothing about decoding.
+        """
+        firsts = [first_s for request in self.requests if (first_s := request.answer.stream.first_token_s) is not None]
+        later = self.num_tokens - len(firsts)
+        since_s = now_s - min(firsts, default=now_s)
+        return later / since_s if later >= MIN_TOKENS_OF_SPEED and since_s > 0.0 else None
 
     def check(self) -> bool:
         """Whether every slot has had its first token, or an answer that ended; an open loop has no slots to wait for.

@@ -159,3 +159,49 @@ def test_nothing_outlives_a_run_that_is_killed_and_never_started_again(
     finally:
         for pid in find_marked(mark):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_with_one_message_and_no_server(
+    number: signal.Signals, tmp_path: Path, tiny_model: Path, find_marked: Callable[[str], dict[int, str]]
+) -> None:
+    (tmp_path / "plan.yaml").write_text(LOCAL_PLAN.format(target=tiny_model))
+    mark = f"BREAKEVEN_TEST={uuid.uuid4().hex}"
+    command = [sys.executable, "-m", "breakeven", "bench", str(tmp_path / "plan.yaml"), "--runs-dir", str(tmp_path)]
+    process = subprocess.Popen(
+        command, env=os.environ | dict([mark.split("=")]), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline_s = time.monotonic() + 60
+        while not any("drafter.serving" in line for line in find_marked(mark).values()):
+            assert time.monotonic() < deadline_s, "no server was launched"
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert f"Stopping on {number.name}: ending the servers, finished trials are kept" in told
+        assert told.count("Stopped; ") == 1
+        assert "Traceback" not in told
+        assert find_marked(mark) == {}
+    finally:
+        for pid in find_marked(mark):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_the_run_is_one_message(number: signal.Signals, tmp_path: Path) -> None:
+    # a plan that is a pipe nobody writes into: the command waits for it before it has begun anything
+    plan = tmp_path / "plan.yaml"
+    os.mkfifo(plan)
+    command = [sys.executable, "-m", "breakeven", "bench", str(plan), "--runs-dir", str(tmp_path / "runs")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        opened = os.open(plan, os.O_WRONLY)  # returns once the command has the other end
+        process.send_signal(number)
+        out, told = process.communicate(timeout=60)
+        os.close(opened)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert told == f"breakeven: ended by {number.name}\n"
+    assert not (tmp_path / "runs").exists()

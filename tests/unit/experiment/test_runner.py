@@ -197,7 +197,7 @@ def test_without_the_baseline_the_run_ends_and_nothing_is_left(tmp_path: Path, m
     assert len(keys(read_run(tmp_path / "run"))) == 16
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_servers_and_keeps_trials(tmp_path: Path, make_plan: Callable[..., Plan], number: signal.Signals) -> None:
     rig = Rig(make_plan())
 

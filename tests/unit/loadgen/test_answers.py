@@ -67,6 +67,18 @@ async def test_tokens_with_alternatives(ask: Ask) -> None:
     assert {body["messages"][0]["content"] for body in seen} == {"question 0", "question 1", "question 2"}  # type: ignore[index]
 
 
+async def test_tokens_by_their_numbers_are_called_so_everywhere(ask: Ask) -> None:
+    # vLLM gives the text's bytes with the token itself, and those of its name with the alternatives
+    entry = {
+        "token": "token_id:7",
+        "bytes": [104, 105],
+        "top_logprobs": [{"token": "token_id:7", "logprob": -0.1, "bytes": list(b"token_id:7")}],
+    }
+    first = (await ask(lambda _body: whole("hi", logprobs={"content": [entry]})))[0]
+    assert first.tokens == (b"token_id:7".hex(),)
+    assert first.alternatives == (((b"token_id:7".hex(), -0.1),),)
+
+
 async def test_a_server_that_refuses_is_asked_more_plainly(ask: Ask) -> None:
     def no_logprobs(body: dict[str, object]) -> object:
         return web.Response(status=400, text="logprobs") if "logprobs" in body else whole("x", token_ids=[1, 2])

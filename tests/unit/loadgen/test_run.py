@@ -9,7 +9,7 @@ import pytest
 from breakeven.loadgen import traffic
 from breakeven.loadgen.health import client_voids
 from breakeven.loadgen.measures import decode_time_per_token, mean_under_way, throughput
-from breakeven.loadgen.run import Progress, run_load
+from breakeven.loadgen.run import MIN_TOKENS, Progress, _window_s, run_load
 from breakeven.loadgen.samples import LoadPoint, LoadResult
 
 
@@ -210,3 +210,33 @@ async def test_usage_at_the_end_only(serve: Any, script: Any, prompts: Any) -> N
     assert ended
     assert all([tokens for _, tokens in sample.arrivals] == [1, 10] for sample in ended)
     assert 0.004 <= decode_time_per_token(result) < 0.02
+
+
+async def test_a_slow_server_gets_a_longer_window(serve: Any, script: Any, prompts: Any) -> None:
+    point = LoadPoint(concurrency=1, max_tokens=10_000)
+    slow = await serve(script(interval_s=0.03))
+    # about 33 tokens a second before the window opens: 64 of them take longer than the most it may have
+    result = await load(slow, prompts, point, warmup_s=0.4, window_s=0.2, max_window_s=0.65)
+    assert result.window_s == pytest.approx(0.6)  # whole times
+    assert result.samples[0].arrivals[-1][0] > 0.5
+    # nothing known before: longer until 16 have come
+    ends: list[float] = []
+
+    async def end() -> None:
+        ends.append(time.perf_counter())
+
+    result = await load(slow, prompts, point, warmup_s=0.0, window_s=0.2, max_window_s=5.0, on_window_end=end)
+    assert 0.4 <= result.window_s <= 1.6
+    assert len(ends) == 1
+    assert sum(0 < time_s <= result.window_s for time_s, _ in result.samples[0].arrivals) >= MIN_TOKENS - 1
+    # unless nobody said that it may
+    assert (await load(slow, prompts, point, warmup_s=0.0, window_s=0.2)).window_s == 0.2
+    fast = await serve(script(interval_s=0.002))
+    assert (await load(fast, prompts, point, warmup_s=0.2, window_s=0.4, max_window_s=5.0)).window_s == 0.4
+
+
+@pytest.mark.parametrize(
+    ("tokens_per_s", "window_s"), [(None, 2.0), (0.0, 2.0), (1000.0, 2.0), (32.0, 2.0), (31.9, 4.0), (10.0, 8.0), (1.0, 16.0)]
+)
+def test_how_long_a_window_is(tokens_per_s: float | None, window_s: float) -> None:
+    assert _window_s(2.0, 17.0, tokens_per_s) == window_s
