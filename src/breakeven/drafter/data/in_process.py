@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from breakeven.drafter.data.answering import Answer, Ask
 from breakeven.drafter.data.generator import Generate
@@ -24,18 +24,12 @@ class InProcess:
     def fetch(self, asks: Sequence[Ask], take: Callable[[Answer], None]) -> None:
         prompts: list[tuple[int, ...]] = []
         asked: list[Ask] = []
-        for ask in asks:
-            try:
-                ids = self._target.prompt_ids(ask.prompt.messages)
-            except UsageError as error:
-                take(Answer(ask=ask, skipped=str(error)))
-                continue
-            if len(ids) >= self._target.context_length:
-                reason = f"the prompt fills the context of {self._target.context_length} tokens"
-                take(Answer(ask=ask, skipped=reason))
-                continue
-            prompts.append(ids)
-            asked.append(ask)
+        for ask, ids in self._rendered(asks, take):
+            if len(ids) < self._target.context_length:
+                prompts.append(ids)
+                asked.append(ask)
+            else:
+                take(Answer(ask=ask, skipped=f"the prompt fills the context of {self._target.context_length} tokens"))
         top_ps = {ask.sampling.top_p for ask in asked if ask.sampling.temperature > 0}
         assert len(top_ps) <= 1, top_ps
         if not asked:
@@ -61,3 +55,17 @@ class InProcess:
                     finish_reason=reason,
                 )
             )
+
+    def _rendered(self, asks: Sequence[Ask], take: Callable[[Answer], None]) -> Iterator[tuple[Ask, tuple[int, ...]]]:
+        """Every ask that the template takes, with the ids of its prompt; the others are skipped."""
+        texts: list[str] = []
+        rendered: list[Ask] = []
+        for ask in asks:
+            try:
+                texts.append(self._target.template.render(ask.prompt.messages, variables=self._target.template_variables))
+            except UsageError as error:
+                take(Answer(ask=ask, skipped=str(error)))
+            else:
+                rendered.append(ask)
+        # forty thousand prompts, one by one, would let a GPU wait for seconds
+        return zip(rendered, self._target.tokenizer.encode_many(texts), strict=True)

@@ -56,6 +56,10 @@ class TextTokenizer:
         """Ids of `text`; `add_special_tokens` puts the model's begin-of-text token in front, where it has one."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
 
+    def encode_many(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Ids of each text as it is, on all cores."""
+        return [tuple(encoding.ids) for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
     def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
         """Ids of the prompt that asks for the assistant's next message.
 

@@ -131,6 +131,22 @@ def test_prompts_that_fill_the_context_are_left_out_with_the_reason(
     assert "fills the context of 20 tokens" in next(iter(found.skipped))
 
 
+def test_prompts_that_the_template_refuses_are_left_out(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
+    target = make_chat_target("instruct")
+    messages = ({"role": "system", "content": "x"}, {"role": "user", "content": "y"})
+    odd = PromptRecord(id=prompt_id(messages), kind="custom", messages=messages, split="train", source="file")
+    source = InProcess(target, SlowGenerator(target, says), max_tokens=40, seed=0)
+    records = [*prompts(2), odd, *prompts(4)[2:]]
+    found = collect_answers(tmp_path / "t.jsonl", records, AnswerSettings(max_tokens=40), source, target=target)
+    assert found.num_answers == 4
+    ((reason, count),) = found.skipped.items()
+    assert count == 1
+    assert "must alternate" in reason
+    asked = {record.id: record for record in records}
+    for sample in read_samples(tmp_path / "t.jsonl", split="train", target=target):
+        assert sample.token_ids[: sample.num_prompt_tokens] == target.prompt_ids(asked[sample.sample_id].messages)
+
+
 def test_a_stopped_run_goes_on(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
     target = make_chat_target()
     path = tmp_path / "train.jsonl"
