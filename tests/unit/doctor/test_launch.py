@@ -27,7 +27,8 @@ def test_a_command_over_several_lines() -> None:
     [
         "vllm serve t -sc.method=eagle3 -sc.model=/h -sc.num_speculative_tokens 5",
         "vllm serve t --spec-method eagle3 --spec-model /h --spec-tokens 5",
-        """python3 -m vllm.entrypoints.openai.api_server --model t -sc '{"method":"eagle3","model":"/h","num_speculative_tokens":5}'""",
+        """python3 -m vllm.entrypoints.openai.api_server --model=t -sc '{"method":"eagle3","model":"/h",
+           "num_speculative_tokens":5}'""",
         """docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.26.0 --model t
            --speculative-config '{"method": "eagle3", "model": "/h", "num_speculative_tokens": 5}'""".replace("\n", " \\\n"),
     ],

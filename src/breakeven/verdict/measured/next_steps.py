@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from breakeven.doctor.checklist import static_checks
 from breakeven.stats.decision import MAX_FURTHER_LAUNCHES
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.findings import dead_drafters, has_random_weights
 from breakeven.verdict.measured.wording import listed, plural
 from breakeven.verdict.result import Comparison
-from breakeven.verdict.static_checks import static_checks
 
 __all__ = ["next_measurements"]
 
