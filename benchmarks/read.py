@@ -8,6 +8,8 @@ The log is written once to a temporary folder: decode lines with random lengths,
 write (access logs, prompts, prefill). Each reader gets a process of its own; wall seconds, CPU seconds and the most memory are that
 process's. On a busy machine only CPU seconds carry over. The plain reader matches one expression on every line and keeps lengths
 and throughputs: less than a reading needs.
+
+Exits with 1 where Breakeven misses its floor: a gigabyte in at most 60 s of processor time, whatever its lines, in at most 200 MB.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import tempfile
 import time
 from pathlib import Path
 
+FLOOR_S_PER_GB = 60.0
+FLOOR_MB = 200.0
 REQUEST_LINES = (
     '[2026-03-01 12:00:00] INFO:     10.0.{a}.{b}:{c} - "POST /v1/chat/completions HTTP/1.1" 200 OK',
     "[2026-03-01 12:00:00] Receive: obj=GenerateReqInput(rid='{c:032x}', text='{words}', sampling_params={{'temperature': 0.7}})",
@@ -129,15 +133,21 @@ def main() -> None:
         started_s = time.perf_counter()
         count = read_with_breakeven(options.log) if options.child == "breakeven" else read_plainly(options.log, options.engine)
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        wall_s, cpu_s = time.perf_counter() - started_s, usage.ru_utime + usage.ru_stime
-        print(f"{options.child:<10} {count:>9} intervals  {wall_s:6.1f} s  {cpu_s:6.1f} CPU s  {usage.ru_maxrss / 1e3:6.0f} MB")
+        wall_s, cpu_s, peak_mb = time.perf_counter() - started_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3
+        print(
+            f"{options.child:<10} {count:>9} intervals  {wall_s:6.1f} s  {cpu_s:6.1f} CPU s  {peak_mb:6.0f} MB at most", flush=True
+        )
+        floor_s = FLOOR_S_PER_GB * max(0.1, options.log.stat().st_size / 1e9)
+        if options.child == "breakeven" and (cpu_s > floor_s or peak_mb > FLOOR_MB):
+            sys.exit(f"the floor is missed: at most {floor_s:.0f} CPU s and {FLOOR_MB:.0f} MB")
         return
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "server.log"
         write_log(log, options.megabytes * 1_000_000, options.decode_share, options.engine)
         print(f"{log.stat().st_size / 1e6:.0f} MB of {options.engine}'s log, {options.decode_share:.0%} decode lines")
-        for child in ("breakeven", "plain"):
-            subprocess.run([sys.executable, __file__, "--child", child, "--log", str(log), "--engine", options.engine], check=True)
+        command = [sys.executable, __file__, "--log", str(log), "--engine", options.engine]
+        done = [subprocess.run([*command, "--child", child], check=False).returncode for child in ("breakeven", "plain")]
+    sys.exit(any(done))
 
 
 if __name__ == "__main__":
