@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from breakeven.errors import UsageError
+from breakeven.verdict.predicted.acceptance import read_acceptance
+
+
+def test_shares_by_position() -> None:
+    curve, told = read_acceptance("0.83, 0.60,0.45")
+    assert curve.joint == (0.83, 0.60, 0.45)
+    assert told == "joint acceptance 0.83, 0.6, 0.45"
+
+
+def test_accept_lengths_by_number_of_drafts() -> None:
+    curve, _ = read_acceptance("2:2.36,3:2.79")
+    assert curve.length(3).value == pytest.approx(2.79)
+
+
+def test_the_json_of_an_evaluation(tmp_path: Path) -> None:
+    figures = {"num_rounds": 500, "joint": [0.7, 0.4], "accept_length_low": 2.02, "accept_length_high": 2.18}
+    path = tmp_path / "eval.json"
+    path.write_text(json.dumps({"schema_version": 1, "overall": {**figures, "joint": [0.9, 0.8]}, "without_loops": figures}))
+    curve, told = read_acceptance(str(path))
+    assert curve.joint == (0.7, 0.4)  # answers that repeat themselves flatter
+    assert curve.length(2).high - curve.length(2).value == pytest.approx(0.08)
+    assert told == "eval.json: accept length 2.10 at k=2"
+
+
+def test_the_json_of_a_reading(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    path.write_text(json.dumps({"readings": [{"acceptance": {"num_rounds": 100, "joint": [0.5, 0.25]}}]}))
+    curve, _ = read_acceptance(str(path))
+    assert curve.num_rounds == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2.4", "needs its number of drafts"),
+        ("0.5,0.7", "cannot rise"),
+        ("3:5.0", "expected 1 to 4"),
+        ("3:", "could not convert"),
+        ("999999:2.0", "at most 128 drafts"),
+        ("good", "expected shares by position"),
+        ("", "expected shares by position"),
+        ("missing.json", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_forms(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_acceptance(text)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff\xfe", b"[" * 100_000, b"{}", b'{"joint": []}', b'{"joint": ["x"]}', b'{"joint": [2.0]}', b'{"joint": [null]}'],
+)
+def test_hostile_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError):
+        read_acceptance(str(path))
