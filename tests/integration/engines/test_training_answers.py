@@ -86,6 +86,14 @@ def test_in_process_answers_are_whole(folder: Path) -> None:
     assert any("Paris" in text for text in texts)
 
 
+def test_the_model_asks_by_itself(folder: Path) -> None:
+    breakeven(folder, "data", "prompts", "--target", TARGET, "--sampled", "12", "--no-combinations", "--out", "asked.jsonl")
+    asked = [str(record.messages[0]["content"]) for record in read_prompt_records(folder / "asked.jsonl")]
+    # most of what this model asks is a finished question or request of a sentence
+    assert len(asked) >= 4
+    assert sum(len(text.split()) >= 4 for text in asked) > len(asked) / 2
+
+
 def test_the_embedded_engine_says_the_same(folder: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "breakeven.drafter.serving", "--model", TARGET, "--port", str(port), "--dtype", "float32"]
