@@ -26,15 +26,32 @@ _LIBRARY.define(
 
 
 def decode_attention_cpu(
-    query, keys, values, key_scale, value_scale, out, new_keys, new_values, slots, scratch, req_to_token, rows, lengths,
-    scaling, logit_cap, cross, window, encoder_lengths, sinks,
-):  # fmt: skip
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_scale: float,
+    value_scale: float,
+    out: torch.Tensor,
+    new_keys: torch.Tensor | None,
+    new_values: torch.Tensor | None,
+    slots: torch.Tensor,
+    scratch: torch.Tensor,
+    req_to_token: torch.Tensor,
+    rows: torch.Tensor,
+    lengths: torch.Tensor,
+    scaling: float,
+    logit_cap: float,
+    cross: bool,
+    window: int,
+    encoder_lengths: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+) -> None:
     """One new token a request: its keys and values go to `slots`, then it sees the first `lengths` positions of its row.
 
     query, out [R, H, D]; keys, values [S, G, D], written; new_keys, new_values [R, G, D] or None where they are there already.
     """
     _refuse(key_scale, value_scale, logit_cap, cross, window, encoder_lengths, sinks)
-    if new_keys is not None:
+    if new_keys is not None and new_values is not None:
         keys[slots] = new_keys.reshape(-1, *keys.shape[1:])
         values[slots] = new_values.reshape(-1, *values.shape[1:])
     for request, (row, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
@@ -43,16 +60,36 @@ def decode_attention_cpu(
 
 
 def extend_attention_cpu(
-    query, new_keys, new_values, out, keys, values, key_scale, value_scale, req_to_token, rows, lengths, extend_lengths,
-    extend_starts, max_extend_length, scaling, logit_cap, cross, window, encoder_lengths, sinks, tree_mask, causal,
-):  # fmt: skip
+    query: torch.Tensor,
+    new_keys: torch.Tensor | None,
+    new_values: torch.Tensor | None,
+    out: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_scale: float,
+    value_scale: float,
+    req_to_token: torch.Tensor,
+    rows: torch.Tensor,
+    lengths: torch.Tensor,
+    extend_lengths: torch.Tensor,
+    extend_starts: torch.Tensor,
+    max_extend_length: int,
+    scaling: float,
+    logit_cap: float,
+    cross: bool,
+    window: int,
+    encoder_lengths: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+    tree_mask: torch.Tensor | None,
+    causal: bool,
+) -> None:
     """Several new tokens a request: a prompt, or drafts to verify. All see the cached prefix, and of each other what a mask shows.
 
     query, out [T, H, D]; keys, values [S, G, D]; lengths [R] with the new tokens, of which request r has extend_lengths[r] from
     extend_starts[r] on. tree_mask: n x n truth values a request one after the other, row sees column; None: those before it.
     """
     _refuse(key_scale, value_scale, logit_cap, cross, window, encoder_lengths, sinks)
-    if new_keys is None:
+    if new_keys is None or new_values is None:
         raise NotImplementedError("extend_attention_cpu without keys: the stand-in for SGLang's kernels does not do it")
     counts = extend_lengths.tolist()
     if tree_mask is not None and tree_mask.numel() < sum(count * count for count in counts):
@@ -92,7 +129,15 @@ def _attend(
     return attended[0].transpose(0, 1)
 
 
-def _refuse(key_scale, value_scale, logit_cap, cross, window, encoder_lengths, sinks) -> None:
+def _refuse(
+    key_scale: float,
+    value_scale: float,
+    logit_cap: float,
+    cross: bool,
+    window: int,
+    encoder_lengths: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+) -> None:
     asked = {
         "scaled keys or values": (key_scale, value_scale) != (1.0, 1.0),
         "capped logits": logit_cap > 0,

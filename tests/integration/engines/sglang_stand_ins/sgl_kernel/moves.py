@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
+import torch
 
 __all__ = [
     "copy_all_layer_kv_cache_cpu",
@@ -14,21 +15,29 @@ __all__ = [
 ]
 
 
-def fill_bonus_tokens_cpu(accept_tokens, accept_lengths, bonus_tokens, stride) -> None:
+def fill_bonus_tokens_cpu(
+    accept_tokens: torch.Tensor, accept_lengths: torch.Tensor, bonus_tokens: torch.Tensor, stride: int
+) -> None:
     """accept_tokens: `stride` places a request, of which the first accept_lengths[r] are filled, the bonus token last."""
     tokens = accept_tokens.view(-1)
     for request, length in enumerate(accept_lengths.tolist()):
         bonus_tokens[request] = tokens[request * stride + length - 1]
 
 
-def fill_accept_out_cache_loc_cpu(accept_index, slots, accepted_slots) -> None:
+def fill_accept_out_cache_loc_cpu(accept_index: torch.Tensor, slots: torch.Tensor, accepted_slots: torch.Tensor) -> None:
     """The slots of the accepted nodes, moved together: accept_index holds flat nodes, and -1 where nothing was accepted."""
     kept = accept_index.view(-1)
     kept = kept[kept > -1].long()
     accepted_slots[: kept.numel()] = slots[kept].to(accepted_slots.dtype)
 
 
-def rotate_input_ids_cpu(input_ids, starts, lengths, new_tokens, select_index=None) -> None:
+def rotate_input_ids_cpu(
+    input_ids: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor,
+    new_tokens: torch.Tensor,
+    select_index: torch.Tensor | None = None,
+) -> None:
     """Every request's tokens move one to the left and its new token goes to the end, or to the flat place select_index[r]."""
     for request, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         if length == 0:
@@ -38,7 +47,9 @@ def rotate_input_ids_cpu(input_ids, starts, lengths, new_tokens, select_index=No
         input_ids[place] = new_tokens.view(-1)[request]
 
 
-def copy_all_layer_kv_cache_cpu(addresses, strides, targets, sources) -> None:
+def copy_all_layer_kv_cache_cpu(
+    addresses: torch.Tensor, strides: torch.Tensor, targets: torch.Tensor, sources: torch.Tensor
+) -> None:
     """Copy slot sources[i] to slot targets[i] in every buffer, by address and bytes a slot; reads come before writes."""
     if targets.numel() == 0:
         return

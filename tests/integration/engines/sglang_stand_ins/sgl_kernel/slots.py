@@ -15,7 +15,9 @@ __all__ = [
 ]
 
 
-def assign_req_to_token_pool_cpu(rows, req_to_token, starts, ends, slots, width) -> None:
+def assign_req_to_token_pool_cpu(
+    rows: torch.Tensor, req_to_token: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, slots: torch.Tensor, width: int
+) -> None:
     """Write `slots` into the positions starts[r] to ends[r] of every request."""
     taken = 0
     for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
@@ -23,7 +25,9 @@ def assign_req_to_token_pool_cpu(rows, req_to_token, starts, ends, slots, width)
         taken += end - start
 
 
-def assign_extend_cache_locs_cpu(rows, req_to_token, starts, ends, slots, width) -> None:
+def assign_extend_cache_locs_cpu(
+    rows: torch.Tensor, req_to_token: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, slots: torch.Tensor, width: int
+) -> None:
     """Read the positions starts[r] to ends[r] of every request into `slots`, one after the other."""
     taken = 0
     for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
@@ -31,12 +35,22 @@ def assign_extend_cache_locs_cpu(rows, req_to_token, starts, ends, slots, width)
         taken += end - start
 
 
-def assign_draft_cache_locs_contiguous_cpu(rows, req_to_token, lengths, slots, width, topk, num_steps) -> None:
+def assign_draft_cache_locs_contiguous_cpu(
+    rows: torch.Tensor,
+    req_to_token: torch.Tensor,
+    lengths: torch.Tensor,
+    slots: torch.Tensor,
+    width: int,
+    topk: int,
+    num_steps: int,
+) -> None:
     """Read the topk * num_steps positions that follow the first lengths[r] of every request into `slots`."""
     assign_extend_cache_locs_cpu(rows, req_to_token, lengths, lengths + topk * num_steps, slots, width)
 
 
-def build_draft_decode_metadata_cpu(req_to_token, rows, lengths, topk, num_steps, width) -> torch.Tensor:
+def build_draft_decode_metadata_cpu(
+    req_to_token: torch.Tensor, rows: torch.Tensor, lengths: torch.Tensor, topk: int, num_steps: int, width: int
+) -> torch.Tensor:
     """A table [R * topk, width] for drafting: every branch of a request has the request's prefix and then its own drafts.
 
     Branch b keeps its drafts in the positions length + b * num_steps and on of the request's row, as they were assigned above.

@@ -15,18 +15,18 @@ QUERIES_ONLY = 1  # SGLang's mask mode for CPUs: n x n, the prefix left out
 
 
 def build_tree_kernel_efficient_cpu(
-    parent_list,
-    selected_index,
-    lengths,
-    tree_mask,
-    positions,
-    retrieve_index,
-    next_token,
-    next_sibling,
-    topk,
-    depth,
-    num_nodes,
-    mode,
+    parent_list: torch.Tensor,
+    selected_index: torch.Tensor,
+    lengths: torch.Tensor,
+    tree_mask: torch.Tensor,
+    positions: torch.Tensor,
+    retrieve_index: torch.Tensor,
+    next_token: torch.Tensor,
+    next_sibling: torch.Tensor,
+    topk: int,
+    depth: int,
+    num_nodes: int,
+    mode: int,
 ) -> None:
     """Node i + 1 is candidate selected_index[r, i]. Candidates come in groups of `topk`, one group a node that was expanded:
     group 0 grew from the root, group g from candidate parent_list[r, g].
@@ -54,7 +54,14 @@ def build_tree_kernel_efficient_cpu(
 
 
 def reconstruct_indices_from_tree_mask(
-    tree_mask, lengths, positions, retrieve_index, next_token, next_sibling, num_requests, num_nodes
+    tree_mask: torch.Tensor,
+    lengths: torch.Tensor,
+    positions: torch.Tensor,
+    retrieve_index: torch.Tensor,
+    next_token: torch.Tensor,
+    next_sibling: torch.Tensor,
+    num_requests: int,
+    num_nodes: int,
 ) -> None:
     """The same links from a mask in which row i is true for the ancestors of node i: a parent is the last of them.
 
@@ -74,7 +81,14 @@ def reconstruct_indices_from_tree_mask(
         retrieve_index[request] = torch.arange(num_nodes) + request * num_nodes
 
 
-def _write(parents: list[int], length: int, mask: torch.Tensor | None, positions, next_token, next_sibling) -> None:
+def _write(
+    parents: list[int],
+    length: int,
+    mask: torch.Tensor | None,
+    positions: torch.Tensor,
+    next_token: torch.Tensor,
+    next_sibling: torch.Tensor,
+) -> None:
     """Links, positions (length + depth) and, where wanted, the mask of a tree given by the parent of every node."""
     next_token.fill_(-1)
     next_sibling.fill_(-1)
@@ -99,7 +113,14 @@ def _write(parents: list[int], length: int, mask: torch.Tensor | None, positions
 
 
 def verify_tree_greedy_cpu(
-    predicts, accept_index, accept_token_num, candidates, retrive_index, retrive_next_token, retrive_next_sibling, target_predict
+    predicts: torch.Tensor,
+    accept_index: torch.Tensor,
+    accept_token_num: torch.Tensor,
+    candidates: torch.Tensor,
+    retrive_index: torch.Tensor,
+    retrive_next_token: torch.Tensor,
+    retrive_next_sibling: torch.Tensor,
+    target_predict: torch.Tensor,
 ) -> None:
     """From the root on, follow the child that is the target's own choice, as long as there is one.
 
