@@ -33,6 +33,10 @@ FAULTS = (
         "This release of SGLang does not speculate with EAGLE-3 heads for this target: a newer one may, or choose another method.",
     ),
     fault(
+        r"'(?P<model>\w+)' object has no attribute 'hot_token_id'",
+        "The drafter's folder holds a {model}, which is no EAGLE-3 head: name the folder of a head, or another method.",
+    ),
+    fault(
         r"[Ii]nvalid SGLANG_SIMULATE_ACC|[Ii]nvalid simulate_acc_method",
         "This release of SGLang does not know the way of forcing acceptance that was asked for: set engine_version right.",
     ),

@@ -160,6 +160,7 @@ def test_facts_of_the_log() -> None:
         "A model serves at most 2048 tokens of context and 8192 were asked for",
     ),
     ("AttributeError: 'X' object has no attribute 'set_eagle3_layers_to_capture'", "This release of SGLang does not speculate"),
+    ("AttributeError: 'LlamaForCausalLM' object has no attribute 'hot_token_id'", "The drafter's folder holds a LlamaForCausalLM"),
     ("ValueError: Invalid SGLANG_SIMULATE_ACC_TOKEN_MODE 'x'; expected", "This release of SGLang does not know the way"),
     ("KeyError: 'model.layers.0.mlp.experts.w1.weight'", "A checkpoint has a tensor model.layers.0"),
     ("RuntimeError: The size of tensor a (64) must match the size of tensor b (32)", "A checkpoint's tensor has another shape"),
