@@ -9,7 +9,7 @@ Shapes: H hidden, I intermediate, V target vocabulary, W draft vocabulary, N que
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -128,9 +128,28 @@ class Eagle3Module(nn.Module):
     @torch.no_grad()
     def checkpoint_tensors(self, prefix: str = "midlayer") -> dict[str, Tensor]:
         """The tensors of an EAGLE-3 folder, float32, on the CPU: no embedding, `d2t` as int64 offsets, `t2d` as a mask."""
-        weights = self.weights()
-        named = {
-            "fc.weight": weights.fc,
+        named = {"fc.weight": self.weights().fc, **self._named(prefix)}
+        if self.fc_norm is not None:
+            named |= {f"fc_norm.{index}.weight": row for index, row in enumerate(self.fc_norm)}
+        tensors = {name: tensor.detach().float().cpu().clone() for name, tensor in named.items()}
+        target_ids = self.target_ids.cpu()
+        known = torch.zeros(self.config.shape.vocab_size, dtype=torch.bool)
+        known[target_ids] = True
+        return tensors | {"d2t": target_ids - torch.arange(len(target_ids)), "t2d": known}
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor], prefix: str = "midlayer") -> None:
+        """Take the weights of what `checkpoint_tensors` gave, of a head of the same shape and draft vocabulary."""
+        hidden = self.config.shape.hidden_size
+        self.fc.copy_(tensors["fc.weight"].to(self.fc.device) / self.scales.repeat_interleave(hidden))
+        for name, own in self._named(prefix).items():
+            own.copy_(tensors[name])
+        if self.fc_norm is not None:
+            self.fc_norm.copy_(torch.stack([tensors[f"fc_norm.{index}.weight"] for index in range(3)]))
+
+    def _named(self, prefix: str) -> dict[str, Tensor]:
+        """The weights that a checkpoint holds as they are."""
+        return {
             f"{prefix}.input_layernorm.weight": self.embed_norm,
             f"{prefix}.hidden_norm.weight": self.hidden_norm,
             f"{prefix}.self_attn.q_proj.weight": self.query,
@@ -144,13 +163,6 @@ class Eagle3Module(nn.Module):
             "norm.weight": self.norm,
             "lm_head.weight": self.head,
         }
-        if self.fc_norm is not None:
-            named |= {f"fc_norm.{index}.weight": row for index, row in enumerate(self.fc_norm)}
-        tensors = {name: tensor.detach().float().cpu().clone() for name, tensor in named.items()}
-        target_ids = self.target_ids.cpu()
-        known = torch.zeros(self.config.shape.vocab_size, dtype=torch.bool)
-        known[target_ids] = True
-        return tensors | {"d2t": target_ids - torch.arange(len(target_ids)), "t2d": known}
 
 
 def power_of_two_scales(auxiliary: Tensor, rows: Tensor) -> tuple[float, float, float]:

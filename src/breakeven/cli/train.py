@@ -1,0 +1,71 @@
+"""`breakeven train PLAN`: an EAGLE-3 drafter from training data. Killed at any moment, the same command goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from breakeven.drafter.training.trainer import Progress
+
+__all__ = ["train"]
+
+EPILOG = "On several GPUs: torchrun --nproc-per-node 8 -m breakeven train PLAN. Every key of the plan is in docs/training.md."
+
+
+def train(
+    plan: Annotated[Path, typer.Argument(help="The training plan, train.yaml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/training.md).")] = False,
+) -> None:
+    """Train an EAGLE-3 drafter, choose its best checkpoint by accept length, and write it for vLLM and SGLang."""
+    import json
+    import os
+
+    from rich.console import Console
+
+    from breakeven.drafter.training.plan import load_train_plan
+    from breakeven.drafter.training.training import train as run_training
+
+    messages = Console(stderr=True)
+
+    def say(line: str) -> None:
+        messages.print(line, markup=False, highlight=False)
+
+    result = run_training(load_train_plan(plan), plan.absolute().parent, lambda progress: say(_line(progress)), say)
+    if int(os.environ.get("RANK", "0")) != 0:
+        return
+    if as_json:
+        typer.echo(json.dumps(result.as_json(), indent=2))
+        return
+    typer.echo(f"{result.drafter}: step {result.best_step} of {result.num_steps}, in vLLM's and SGLang's layout")
+    if result.accept_length is None:
+        typer.echo("accept length: not measured (no held-out prompts)")
+    else:
+        interval = _interval(result.accept_length_low, result.accept_length_high)
+        typer.echo(
+            f"held-out accept length {result.accept_length:.3f}{interval} with {result.num_draft_tokens} drafts, greedy, "
+            "free-running, looping answers left out. The best of several looks flatters a little: breakeven eval on other prompts "
+            "tells"
+        )
+
+
+def _line(progress: Progress) -> str:
+    accuracy = " ".join(f"{share:.3f}" for share in progress.accuracy)
+    line = (
+        f"step {progress.step}/{progress.num_steps}  epoch {progress.epoch + 1}  loss {progress.loss:.3f}  accuracy {accuracy}  "
+        f"{progress.tokens_per_s:,.0f} tokens/s  {_duration(progress.left_s)} left"
+    )
+    if progress.accept_length is not None:
+        found = progress.accept_length
+        line += f"  held-out accept length {found.mean:.3f}{_interval(found.low, found.high)}"
+    return line
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
