@@ -121,6 +121,6 @@ def test_a_run_without_forced_arms_is_refused_with_what_to_measure(tmp_path: Pat
 
 def test_the_verdict_on_a_curve_says_what_a_drafter_must_reach_and_blames_no_point_left_out(record: RunRecord) -> None:
     result = judge(record)
-    assert result.headline.startswith("No drafter was measured, only what rounds cost: break-even runs from 1.1")
+    assert result.headline.startswith("No drafter was measured, only what rounds cost: break-even accept lengths run from 1.1")
     assert not [finding for finding in result.findings if finding.code == "nothing-to-compare"]
     assert [change for change in result.what_would_change_it if "At c=64 a drafter pays above accept length" in change]
