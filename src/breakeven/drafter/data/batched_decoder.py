@@ -23,7 +23,7 @@ from breakeven.drafter.data.token_choice import choose_tokens
 from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables, rotate
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 
-__all__ = ["Admission", "BatchedDecoder"]
+__all__ = ["BatchedDecoder", "Request"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +37,10 @@ PROMPT_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
-    """One prompt for one slot. `uniforms` [limit] holds a number in [0, 1) for each token that may be drawn, None for greedy."""
+class Request:
+    """One prompt, on the host. `uniforms` [limit] holds a number in [0, 1) for each token that may be drawn, None for greedy."""
 
-    slot: int
-    prompt: Sequence[int]
+    prompt: Tensor  # [tokens] int64
     limit: int
     temperature: float
     uniforms: Tensor | None
@@ -103,25 +102,24 @@ class BatchedDecoder:
     # --- what the host calls
 
     @torch.no_grad()
-    def admit(self, admissions: Sequence[Admission]) -> None:
-        """Run the prompts of `admissions` through the target in one padded pass and choose their first tokens."""
-        prompts = [admission.prompt for admission in admissions]
-        self._longest = max(self._longest, *map(len, prompts))
-        length = -(-max(map(len, prompts)) // PROMPT_STEP) * PROMPT_STEP
-        length = min(length, self.num_positions)
-        padded = torch.zeros(len(prompts), length, dtype=torch.int64)
-        uniforms = torch.zeros(len(prompts), self._uniforms.shape[1])
-        for row, admission in enumerate(admissions):
-            padded[row, : len(admission.prompt)] = torch.tensor(admission.prompt)
-            if admission.uniforms is not None:
-                uniforms[row, : len(admission.uniforms)] = admission.uniforms
-        slots = self._upload([admission.slot for admission in admissions])
-        lengths = self._upload([len(prompt) for prompt in prompts])
-        temperatures = self._upload([admission.temperature for admission in admissions], torch.float32)
-        uniforms = uniforms.to(self._device)
-        last = self._prefill(padded.to(self._device), slots)[torch.arange(len(prompts), device=self._device), lengths - 1]
+    def admit(self, free_slots: Sequence[int], requests: Sequence[Request]) -> None:
+        """Run the prompts of `requests` through the target in one padded pass, each into its slot, and choose first tokens."""
+        longest = max(len(request.prompt) for request in requests)
+        self._longest = max(self._longest, longest)
+        length = min(-(-longest // PROMPT_STEP) * PROMPT_STEP, self.num_positions)
+        padded = torch.zeros(len(requests), length, dtype=torch.int64)
+        drawn = torch.zeros(len(requests), self._uniforms.shape[1])
+        for row, request in enumerate(requests):
+            padded[row, : len(request.prompt)] = request.prompt
+            if request.uniforms is not None:
+                drawn[row, : len(request.uniforms)] = request.uniforms
+        slots, uniforms = self._upload(list(free_slots)), drawn.to(self._device)
+        lengths = self._upload([len(request.prompt) for request in requests])
+        limits = self._upload([request.limit for request in requests])
+        temperatures = self._upload([request.temperature for request in requests], torch.float32)
+        rows = torch.arange(len(requests), device=self._device)
+        last = self._prefill(padded.to(self._device), slots)[rows, lengths - 1]
         tokens = self._choose(self._logits(last), temperatures, self._top_p, uniforms[:, 0].contiguous())
-        limits = self._upload([admission.limit for admission in admissions])
         self._token[slots], self._position[slots] = tokens, lengths
         self._count[slots], self._limit[slots] = 1, limits
         self._temperature[slots], self._uniforms[slots] = temperatures, uniforms

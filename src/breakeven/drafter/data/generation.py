@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from breakeven.checkpoints.folder import open_folder
-from breakeven.drafter.data.batched_decoder import Admission, BatchedDecoder
+from breakeven.drafter.data.batched_decoder import BatchedDecoder, Request
 from breakeven.drafter.devices import chosen_device
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 from breakeven.errors import PromptsError, UsageError
@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # Steps between two looks at what has finished. Looking waits for a GPU; a slot idles half of this on average.
 STEPS_PER_LOOK = {"cuda": 16}
+# Of the slots: about as many prompts as two looks find room for are made ready while the device works.
+READY_SHARE = 8
 MAX_BATCH = {"cuda": 2048, "cpu": 32}
 # Of the memory that is free once the weights are there; the rest is for activations, logits and the prompts' pass.
 CACHE_MEMORY_SHARE = 0.6
@@ -112,11 +114,10 @@ def _answers(
     stops: frozenset[int],
     steps_per_look: int,
 ) -> Iterator[Answer]:
-    def admission(slot: int, index: int) -> Admission:
+    def request(index: int) -> Request:
         limit = min(max_new_tokens, decoder.num_positions - len(prompts[index]))
-        return Admission(
-            slot=slot,
-            prompt=prompts[index],
+        return Request(
+            prompt=torch.as_tensor(prompts[index], dtype=torch.int64),
             limit=limit,
             temperature=temperatures[index],
             uniforms=_uniforms(seed, index, limit) if temperatures[index] > 0 else None,
@@ -124,18 +125,21 @@ def _answers(
 
     # Longest first: neighbours have like lengths, so groups need little padding, and memory runs out at once or never.
     waiting = deque(sorted(range(len(prompts)), key=lambda index: -len(prompts[index])))
+    ready: deque[tuple[int, Request]] = deque()
     free = list(range(decoder.num_slots))
     running: dict[int, int] = {}  # slot -> prompt
     ended: list[Answer] = []
-    while waiting or running:
-        while waiting and free:
-            most = max(1, MAX_PREFILL_TOKENS // len(prompts[waiting[0]]))
-            group = [(free.pop(), waiting.popleft()) for _ in range(min(most, len(waiting), len(free)))]
-            running |= dict(group)
-            decoder.admit([admission(slot, index) for slot, index in group])
+    while waiting or ready or running:
+        while free and (ready or waiting):
+            _prepare(ready, waiting, len(free), request)
+            most = max(1, MAX_PREFILL_TOKENS // len(ready[0][1].prompt))
+            group = [(free.pop(), *ready.popleft()) for _ in range(min(most, len(ready), len(free)))]
+            running |= {slot: index for slot, index, _ in group}
+            decoder.admit([slot for slot, _, _ in group], [each for _, _, each in group])
         decoder.run(steps_per_look)
-        # while the device works, the caller gets the answers of the look before
+        # while the device works, the caller gets the answers of the look before, and the next prompts are made ready
         yield from ended
+        _prepare(ready, waiting, decoder.num_slots // READY_SHARE, request)
         done = decoder.finished(list(running))
         ended = [
             (running.pop(slot), tuple(tokens), "stop" if tokens[-1] in stops else "length")
@@ -143,6 +147,12 @@ def _answers(
         ]
         free += done
     yield from ended
+
+
+def _prepare(ready: deque[tuple[int, Request]], waiting: deque[int], count: int, request: Callable[[int], Request]) -> None:
+    while waiting and len(ready) < count:
+        index = waiting.popleft()
+        ready.append((index, request(index)))
 
 
 def _uniforms(seed: int, index: int, count: int) -> Tensor:

@@ -146,3 +146,33 @@ def test_prompts_the_model_cannot_take_are_named(make_target, prompt, message):
 def test_another_architecture_is_refused_by_name(make_target):
     with pytest.raises(CheckpointError, match="Qwen3ForCausalLM"):
         generate(make_target(architectures=["Qwen3ForCausalLM"]), [[5]], max_new_tokens=4)
+
+
+def test_the_parts_that_a_gpu_compiles_are_whole_graphs_and_write_to_the_caches():
+    import torch._dynamo
+
+    from breakeven.drafter.data.batched_decoder import _before_attention
+    from breakeven.drafter.model.layer_functions import after_attention
+
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    slots, kv_heads, positions = torch.arange(3)[:, None], torch.arange(2)[None], torch.tensor([[0], [4], [2]])
+    before = (random(3, 32), random(32), random(64, 32), 1e-5, (4, 2), random(3, 1, 8), random(3, 1, 8))
+    after = (random(3, 32), random(3, 32), random(32, 32), random(32), random(96, 32), random(32, 48), 1e-5)
+    results = []
+    for compiled in (False, True):
+        keys, values = torch.zeros(3, 2, 6, 8), torch.zeros(3, 2, 6, 8)
+        parts = [_before_attention, after_attention]
+        if compiled:
+            torch._dynamo.reset()
+            parts = [torch.compile(part, dynamic=False, fullgraph=True, backend="aot_eager") for part in parts]
+        with torch.no_grad():
+            queries = parts[0](*before, keys, values, slots, kv_heads, positions)
+            results.append((queries, keys, values, parts[1](*after)))
+    for plain, compiled in zip(*results, strict=True):
+        torch.testing.assert_close(compiled, plain)
+    _, keys, values, _ = results[1]
+    assert (keys != 0).any(-1).sum() == (values != 0).any(-1).sum() == 6  # one position of each slot, both heads
