@@ -1,0 +1,143 @@
+"""`breakeven train` from end to end on a tiny target: data in, a folder out that the embedded engine's reader takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from breakeven.checkpoints.folder import open_folder
+from breakeven.cli import app, main
+from breakeven.drafter.export.reading import read_head
+
+PLAN = {
+    "target": "target",
+    "data": "train.jsonl",
+    "out": "out",
+    "epochs": 6,
+    "log_every": 2,
+    "checkpoint_every": 2,
+    "batches": {"tokens": 256},
+    "head": {"draft_vocab_size": 64},
+    "objective": {"steps": 3},
+    "evaluation": {"every": 4, "num_prompts": 4, "max_answer_tokens": 16},
+    "optimiser": {"learning_rate": 0.003},
+}
+
+
+@pytest.fixture
+def workplace(make_target, talking_target, tmp_path, monkeypatch):
+    vocab_size = json.loads((talking_target / "config.json").read_text())["vocab_size"]
+    folder = make_target("target", num_hidden_layers=8, vocab_size=vocab_size, eos_token_id=258, max_position_embeddings=512)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(talking_target / name, folder / name)
+    monkeypatch.chdir(tmp_path)
+    Path("questions.txt").write_text("".join(f"What is {thing} made of?\n" for thing in THINGS))
+    run("data", "prompts", "--from", "questions.txt", "--no-combinations", "--held-out", "0.3", "--out", "prompts.jsonl")
+    run("data", "answers", "prompts.jsonl", "--target", "target", "--max-tokens", "20", "--out", "train.jsonl")
+    return tmp_path
+
+
+THINGS = ("paper", "glass", "a cloud", "bread", "soap", "sand", "a wall", "rope", "ink", "steel", "wool", "amber")
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def write_plan(**overrides: object) -> None:
+    Path("train.yaml").write_text(yaml.safe_dump(PLAN | overrides))
+
+
+def test_a_plan_and_data_become_a_folder_that_drafts(workplace):
+    write_plan()
+    result = json.loads(run("train", "train.yaml", "--json"))
+    assert result["accept_length_low"] is None or result["accept_length_low"] <= result["accept_length"]
+    assert (result["draft_vocab_size"], result["num_draft_tokens"]) == (64, 3)
+    head = read_head(workplace / "out" / "drafter", open_folder(workplace / "target"))
+    assert head.config.auxiliary_layers == (2, 4, 5)
+    provenance = json.loads((workplace / "out" / "drafter" / "provenance.json").read_text())
+    assert provenance["training"]["plan"]["seed"] == 0
+    assert provenance["metrics"]["without_loops"]["accept_length"] == pytest.approx(result["accept_length"])
+    lines = [json.loads(line) for line in (workplace / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["step"] == result["num_steps"]
+    # the same command again has nothing left to train, and says the same
+    again = json.loads(run("train", "train.yaml", "--json"))
+    assert again == result
+
+
+def test_a_trained_head_can_be_gone_on_from(workplace):
+    write_plan()
+    run("train", "train.yaml")
+    first = read_head(workplace / "out" / "drafter", open_folder(workplace / "target"))
+    plan = {key: value for key, value in PLAN.items() if key != "head"} | {
+        "out": "second",
+        "start_from": "out/drafter",
+        "epochs": 1,
+    }
+    plan["optimiser"] = {"learning_rate": 1e-9}
+    Path("train.yaml").write_text(yaml.safe_dump(plan))
+    told = CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+    assert told.exit_code == 0, told.output
+    second = read_head(workplace / "second" / "drafter", open_folder(workplace / "target"))
+    torch.testing.assert_close(second.weights.fc, first.weights.fc, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(second.weights.head, first.weights.head, rtol=1e-2, atol=1e-2)
+    assert torch.equal(second.weights.target_ids, first.weights.target_ids)
+
+
+def test_eagle_3_1_and_bfloat16_train_too(workplace):
+    write_plan(precision="bfloat16", head={"draft_vocab_size": 64, "fc_norm": True, "norm_output": True}, epochs=2)
+    run("train", "train.yaml")
+    head = read_head(workplace / "out" / "drafter", open_folder(workplace / "target"))
+    assert (head.config.fc_norm, head.config.norm_output) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"learning_rte": 1}, "unknown key 'learning_rte'"),
+        ({"optimiser": {"learning_rte": 1}}, "did you mean 'learning_rate'"),
+        ({"epochs": "many"}, "epochs is 'many'"),
+        ({"checkpoint_every": 3}, "expected a multiple of it"),
+        ({"objective": {"steps": 3, "step_weights": [1.0]}}, "step_weights has 1 entries"),
+        ({"batches": {"tokens": 100}}, "batches.tokens is 100"),
+        ({"data": "absent.jsonl"}, "absent.jsonl"),
+        ({"target": "absent"}, "absent"),
+        ({"head": {"draft_vocab_size": 9999}}, "draft_vocab_size is 9999"),
+        ({"head": {"auxiliary_layers": [1, 2, 9]}}, "0 to 7"),
+        ({"head": {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}}, "dynamic"),
+        ({"start_from": "target", "head": {"fc_norm": True}}, "remove the keys under head"),
+        ({"device": "cuda"}, "no GPU"),
+    ],
+)
+def test_bad_plans_are_one_clear_error(workplace, overrides, message, capsys, monkeypatch):
+    if torch.cuda.is_available() and "device" in overrides:
+        pytest.skip("there is a GPU")
+    write_plan(**overrides)
+    monkeypatch.setattr(sys, "argv", ["breakeven", "train", "train.yaml"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert message in shown
+    assert "Traceback" not in shown
+
+
+def test_data_without_held_out_prompts_train_and_say_what_is_not_known(workplace):
+    records = [json.loads(line) for line in Path("train.jsonl").read_text().splitlines()]
+    for record in records:
+        if "split" in record:
+            record["split"] = "train"
+    Path("train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_plan(epochs=1)
+    result = json.loads(run("train", "train.yaml", "--json"))
+    assert result["accept_length"] is None
+    assert any("no held-out prompts" in note for note in result["notes"])
