@@ -113,6 +113,10 @@ def answers(
         from breakeven.loadgen.client import Endpoint
 
         files = _target(tokenizer, template_variables) if tokenizer is not None else None
+        if files is None:
+            typer.echo(
+                "No --tokenizer: the file will not name its target, and prompts are not held against the model's template", err=True
+            )
         name = model if model is not None else served_model(target, api_key_env=api_key_env)
         source = Served(
             Endpoint(url=target, model=name, api_key_env=api_key_env),
@@ -129,7 +133,15 @@ def answers(
 
         files = _target(target, template_variables)
         source = InProcess(files, in_process(), max_tokens=max_tokens, seed=seed)
-    found = collect_answers(out, records, settings, source, target=files, tell=_answer_progress())
+    found = collect_answers(
+        out,
+        records,
+        settings,
+        source,
+        target=files,
+        template_variables=_variables(template_variables),
+        tell=_answer_progress(),
+    )
     if as_json:
         typer.echo(json.dumps(found.as_json(), indent=2))
     else:

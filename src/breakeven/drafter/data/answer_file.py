@@ -152,7 +152,7 @@ class AnswerFile:
                 "chat template differ); answers of two targets do not go into one file: give another --out"
             )
         changed = [
-            f"{key} was {found.settings.get(key)!r} and is {wanted.settings.get(key)!r}"
+            f"{key} was {found.settings.get(key)!r:.60} and is {wanted.settings.get(key)!r:.60}"
             for key in sorted({*found.settings, *wanted.settings})
             if found.settings.get(key) != wanted.settings.get(key)
         ]

@@ -24,6 +24,8 @@ __all__ = ["Answer", "AnswerSettings", "Ask", "Collected", "Progress", "Source",
 
 # A killed process loses no more than this; a flush is one system call.
 FLUSH_S = 1.0
+# A template that can render no answer is noticed before forty thousand were paid for.
+UNUSABLE_AT_START = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,16 +158,22 @@ def collect_answers(
     source: Source,
     *,
     target: TargetFiles | None,
+    template_variables: Mapping[str, Any] | None = None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Collected:
     """Bring the training file to where it holds every wanted answer. Killed at any moment, the same call goes on.
 
+    The prompts are part of what makes two calls the same: with others, a prompt could have changed sides.
+
     Raises:
-        DataError: the file is another target's, or cannot be written.
+        DataError: the file is another target's or another call's, cannot be written, or no answer can be rendered.
         EngineError: the source gave up; what it had handed in is in the file.
     """
     asks = wanted_answers(prompts, settings)
-    header = Header(target=target.identity if target is not None else None, settings=settings.as_json())
+    header = Header(
+        target=target.identity if target is not None else None,
+        settings={**settings.as_json(), "prompts": _digest(prompts), **_variables(template_variables)},
+    )
     with AnswerFile(path, header) as file:
         missing = [ask for ask in asks if ask.id not in file.done]
         taking = _Taking(file, target, num_wanted=len(asks), num_missing=len(missing), tell=tell)
@@ -183,6 +191,16 @@ def collect_answers(
             num_looping=taking.num_looping,
             num_removed_bytes=file.removed_bytes,
         )
+
+
+def _digest(prompts: Sequence[PromptRecord]) -> str:
+    """Sixteen hex digits over the prompts and their sides, in whatever order."""
+    lines = sorted(f"{prompt.id} {prompt.split}" for prompt in prompts)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _variables(template_variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"template_variables": dict(template_variables)} if template_variables else {}
 
 
 class _Taking:
@@ -203,18 +221,25 @@ class _Taking:
         self._num_missing = num_missing
         self._tell = tell
         self._start_s = self._flushed_s = time.monotonic()
-        self._num_taken = self._num_new_tokens = 0
+        self._num_taken = self._num_new_tokens = self._num_unusable = 0
         self.num_new = self.num_duplicates = self.num_looping = 0
         self.skipped: dict[str, int] = {}
 
     def take(self, answer: Answer) -> None:
         self._num_taken += 1
-        try:
-            if answer.skipped is not None:
-                raise DataError(answer.skipped)
-            record = _record(answer, self._target)
-        except DataError as error:
-            reason = str(error)
+        record, reason = None, answer.skipped
+        if reason is None:
+            try:
+                record = _record(answer, self._target)
+            except DataError as error:
+                reason = str(error)
+                self._num_unusable += 1
+                if self.num_new == 0 and self._num_unusable >= UNUSABLE_AT_START:
+                    raise DataError(
+                        f"none of the first {self._num_unusable} answers can be used, the last because {reason}"
+                    ) from error
+        if record is None:
+            assert reason is not None
             self.skipped[reason] = self.skipped.get(reason, 0) + 1
             self._file.skip(answer.ask.id, reason)
         else:

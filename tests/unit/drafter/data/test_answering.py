@@ -209,6 +209,8 @@ def test_other_settings_and_other_targets_do_not_go_on(tmp_path: Path, make_chat
     before = path.read_bytes()
     with pytest.raises(DataError, match=r"other settings: temperature was 0.7 and is 0.8"):
         collect(path, target, temperature=0.8)
+    with pytest.raises(DataError, match=r"other settings: prompts was '[0-9a-f]{16}' and is"):
+        collect(path, target, count=21)
     with pytest.raises(DataError, match=r"answers of two targets do not go into one file"):
         collect(path, other)
     notes = tmp_path / "notes.txt"
@@ -255,6 +257,26 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path, make_chat_target: Ca
     found = collect(path, target)
     assert (found.num_answers, found.num_removed_bytes > 0) == (20, True)
     assert 0 < found.num_new < 20
+
+
+def test_a_template_that_renders_no_answer_is_noticed_early(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
+    template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>' }}{% endif %}"
+    )
+    target = make_chat_target(template=template)
+    num_asked = 0
+
+    class Texts:
+        def fetch(self, asks: list[Ask], take: Callable[[Answer], None]) -> None:
+            nonlocal num_asked
+            for ask in asks:
+                num_asked += 1
+                take(Answer(ask=ask, message={"content": "yes"}))
+
+    with pytest.raises(DataError, match="none of the first 8 answers can be used, the last because turn 2 of 2"):
+        collect_answers(tmp_path / "t.jsonl", prompts(50), AnswerSettings(), Texts(), target=target)  # type: ignore[arg-type]
+    assert num_asked == 8
 
 
 def test_answers_without_ids_are_rendered_and_marked(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
