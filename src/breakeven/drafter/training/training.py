@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
-from breakeven.checkpoints.folder import ModelFolder, open_folder
-from breakeven.checkpoints.resolve import resolve_model
-from breakeven.drafter.capture.capture import Capture
-from breakeven.drafter.data.reading import ReadReport, read_samples
-from breakeven.drafter.data.samples import Sample
-from breakeven.drafter.data.target_files import TargetFiles
-from breakeven.drafter.data.vocabulary import choose_vocabulary, count_tokens, required_tokens
-from breakeven.drafter.export.reading import read_head
 from breakeven.drafter.export.writing import write_head
-from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
-from breakeven.drafter.training.corpus import Corpus
-from breakeven.drafter.training.head_shape import head_config
-from breakeven.drafter.training.held_out import held_out_prompts, prepare_judge
+from breakeven.drafter.model.eagle3 import Eagle3Weights
+from breakeven.drafter.training.held_out import prepare_judge
 from breakeven.drafter.training.kernel_choice import choose_kernels
-from breakeven.drafter.training.kernels import Kernels
-from breakeven.drafter.training.module import Eagle3Module, power_of_two_scales
-from breakeven.drafter.training.objective_fast import FastObjective
-from breakeven.drafter.training.order import Order
-from breakeven.drafter.training.plan_schema import HeadPlan, TrainPlan
+from breakeven.drafter.training.module import Eagle3Module
+from breakeven.drafter.training.opening import DRAFTER, open_parts
+from breakeven.drafter.training.plan_schema import TrainPlan
 from breakeven.drafter.training.processes import Processes
-from breakeven.drafter.training.rows import known_tokens
 from breakeven.drafter.training.states_source import StatesSource
 from breakeven.drafter.training.trainer import Progress, Trainer
-from breakeven.errors import PlanError, UsageError
+from breakeven.errors import UsageError
 
 __all__ = ["TrainingResult", "train"]
 
-DRAFTER, RESULT = "drafter", "training.json"
+RESULT = "training.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,45 +74,20 @@ def train(plan: TrainPlan, base: Path, tell: Callable[[Progress], None], say: Ca
 def _train(
     plan: TrainPlan, base: Path, processes: Processes, tell: Callable[[Progress], None], say: Callable[[str], None]
 ) -> TrainingResult:
-    device = processes.device
-    half = plan.precision == "bfloat16" or (plan.precision == "auto" and device.type == "cuda")
-    dtype = torch.bfloat16 if half else torch.float32
-    target, data, out = resolve_model(plan.target, base), base / plan.data, base / plan.out
-    folder, files = open_folder(target), TargetFiles.from_folder(target)
-    report = ReadReport()
-    longest = min(plan.max_sample_tokens or plan.batches.tokens, plan.batches.tokens, files.context_length)
-    samples = list(
-        read_samples(data, split="train", target=files, max_tokens=longest, keep_looping=plan.keep_looping, report=report)
-    )
-    prompts = held_out_prompts(data, files, plan.evaluation, plan.seed)
-    notes = [f"{count} samples left out: {reason}" for reason, count in report.left_out.items() if "other side" not in reason]
-
-    config, target_ids, started = _head(plan, base, folder, files, samples)
-    known = known_tokens(target_ids.numpy(), config.shape.vocab_size)
-    corpus = Corpus(samples, known, plan.objective.steps, plan.batches.tokens)
-    say(
-        f"{len(samples)} samples, {corpus.num_tokens} tokens, {corpus.num_answer_tokens} of them answers; "
-        f"{report.num_cut} cut to {longest} tokens; a draft vocabulary of {len(target_ids)} covers {corpus.coverage:.2%} of answers"
-    )
-
-    capture = Capture.from_folder(target, config.auxiliary_layers, device=device, dtype=dtype)
-    scales = processes.tell_all(_scales(plan, corpus, config, capture))
-    drafter = Eagle3Module(config, target_ids, capture.embed_weight, scales)
-    target_head = capture.head_weight(target_ids)
-    if started is None:
-        drafter.initialise(target_head.float(), plan.seed)
-    else:
-        drafter.start_from(started)
-    objective = FastObjective(drafter, target_head, plan.objective.steps, dtype, Kernels())
-    if device.type == "cuda" and plan.compiled:
+    parts = open_parts(plan, base, processes, say)
+    config, corpus, capture, dtype, out = parts.config, parts.corpus, parts.capture, parts.dtype, parts.out
+    notes = list(parts.notes)
+    objective = parts.fresh_objective(dtype)
+    drafter = objective.drafter
+    if processes.device.type == "cuda" and plan.compiled:
         say("Compiling, and comparing the compiled kernels with plain ones (a minute or two)")
         objective.kernels = choose_kernels(objective, plan.batches.tokens, round(float(corpus.lengths.mean())))
         notes += objective.kernels.notes
     judge = None
-    if prompts and processes.rank == 0:
-        say(f"The target answers {len(prompts)} held-out prompts, on which checkpoints are judged")
-        judge = prepare_judge(target, prompts, samples, capture, config, plan.evaluation)
-    elif not prompts:
+    if parts.prompts and processes.rank == 0:
+        say(f"The target answers {len(parts.prompts)} held-out prompts, on which checkpoints are judged")
+        judge = prepare_judge(parts.target, parts.prompts, parts.samples, capture, config, plan.evaluation)
+    elif not parts.prompts:
         notes.append("no held-out prompts in the data: the last weights are kept, and their accept length is not known")
     for note in notes:
         say(note)
@@ -153,53 +114,29 @@ def _train(
         accept_length_low=None if accept is None else accept.low,
         accept_length_high=None if accept is None else accept.high,
         num_draft_tokens=plan.evaluation.num_draft_tokens,
-        num_samples=len(samples),
+        num_samples=len(parts.samples),
         num_tokens=corpus.num_tokens,
         num_answer_tokens=corpus.num_answer_tokens,
-        num_cut=report.num_cut,
-        draft_vocab_size=len(target_ids),
+        num_cut=parts.num_cut,
+        draft_vocab_size=len(parts.target_ids),
         coverage=corpus.coverage,
         notes=tuple(notes),
     )
     if processes.rank == 0:
-        best = Eagle3Module(config, target_ids, drafter.embed)
+        best = Eagle3Module(config, parts.target_ids, drafter.embed)
         best.restore(load_file(trained.best / "weights.safetensors"))
         weights = best.to_weights()
         shutil.rmtree(out / DRAFTER, ignore_errors=True)
         write_head(
             config,
             weights.to(torch.device("cpu")),
-            folder,
+            parts.folder,
             out / DRAFTER,
             training={"plan": plan.model_dump(mode="json"), "result": result.as_json()},
             metrics=None if judge is None else judge.evaluation(_in(weights, dtype)),
         )
         (out / RESULT).write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
     return result
-
-
-def _head(
-    plan: TrainPlan, base: Path, target: ModelFolder, files: TargetFiles, samples: Sequence[Sample]
-) -> tuple[Eagle3Config, Tensor, Eagle3Weights | None]:
-    """The head's shape, the target ids of its draft vocabulary [W], and the weights it starts from, if it does."""
-    if plan.start_from is not None:
-        if plan.head != HeadPlan():
-            raise PlanError("start_from brings its own head; remove the keys under head")
-        given = read_head(resolve_model(plan.start_from, base), target)
-        return given.config, given.weights.target_ids, given.weights
-    config = head_config(target, plan.head)
-    counts = count_tokens(samples, config.shape.vocab_size)
-    chosen = choose_vocabulary(counts, config.draft_vocab_size, required_tokens(files, counts))
-    return config, torch.from_numpy(chosen), None
-
-
-def _scales(plan: TrainPlan, corpus: Corpus, config: Eagle3Config, capture: Capture) -> tuple[float, float, float]:
-    """Judged on the samples of the first batch, so the same whenever the same plan starts."""
-    if config.fc_norm:
-        return 1.0, 1.0, 1.0
-    _, indices = next(Order(corpus.lengths, plan.batches.tokens, 1, plan.seed).from_batch(0))
-    packed = capture.capture([corpus.samples[index] for index in indices])
-    return power_of_two_scales(packed.auxiliary, packed.loss_mask)
 
 
 def _in(weights: Eagle3Weights, dtype: torch.dtype) -> Eagle3Weights:
