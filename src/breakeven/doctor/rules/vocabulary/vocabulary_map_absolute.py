@@ -3,7 +3,8 @@
 Detects: a d2t whose values are target ids themselves, not their distance from the draft id.
 
 Why it hurts: both engines add the draft id to every entry, so each draft names another token than the head meant. Nothing is
-accepted from the first position on, and the text is right all the same.
+accepted from the first position on, and the text is right all the same. Where the sum leaves the vocabulary, vLLM dies at the first
+draft (seen in 0.32: an index out of bounds).
 
 Evidence: d2t read as offsets leaves the vocabulary, repeats ids or contradicts t2d, and read as ids it does none of that.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
-from breakeven.doctor.signs import both
+from breakeven.doctor.signs import Symptoms
 from breakeven.doctor.told import CannotDecide, Fault, Told
 from breakeven.doctor.vocabulary import vocabulary_map
 
@@ -46,6 +47,6 @@ def check(evidence: Evidence) -> Iterator[Told]:
             *(("read as ids it is the set that t2d marks",) if found.matches_marks(found.raw) else ()),
         ),
         remedy="Store d2t[i] - i in place of d2t[i] (breakeven doctor --fix OUT_DIR); no retraining.",
-        symptoms=both("floor"),
+        symptoms=Symptoms(vllm="crash" if outside else "floor", sglang="floor"),
         repairable=True,
     )
