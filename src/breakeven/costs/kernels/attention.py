@@ -26,15 +26,16 @@ class Attention:
 
         Rows of one request read the same keys and values, so they cost what as many more query heads on the same key/value heads
         cost. Where that many heads were not measured, the bounds are one row a request and as many requests. Key/value heads that
-        were not measured are half as many of twice as many requests, and a window that was not is a context of its length.
+        were not measured are fewer of as many times more requests, and a window that was not is a context of its length.
 
         Raises MissingKernel: not measured with these heads.
         """
         found = self._of(kv_heads, head_dim, window)
         if found is None and window:
             context, found = min(context, window), self._of(kv_heads, head_dim, 0)
-        while found is None and kv_heads % 2 == 0 and heads % 2 == 0:
-            batch, heads, kv_heads = 2 * batch, heads // 2, kv_heads // 2
+        while found is None and kv_heads > 1:
+            parts = next(count for count in range(2, kv_heads + 1) if kv_heads % count == 0)
+            batch, heads, kv_heads = parts * batch, -(-heads // parts), kv_heads // parts
             found = self._of(kv_heads, head_dim, 0)
         if found is None:
             raise MissingKernel(f"decode attention with key/value heads of {head_dim} on {self.library.system}")

@@ -87,7 +87,6 @@ class TargetShape:
     precisions: Precisions
     sliding_window: int = 0
     num_sliding: int = 0
-    tied_head: bool = False
 
     @property
     def num_dense_layers(self) -> int:
@@ -128,7 +127,6 @@ def target_shape(folder: Path) -> TargetShape:
         precisions=_precisions(folder, config, text),
         sliding_window=_size(text, "sliding_window", where) if sliding else 0,
         num_sliding=sliding,
-        tied_head=text.get("tie_word_embeddings") is True,
     )
 
 

@@ -37,6 +37,14 @@ HOST_ROUND_S = _Range(1.0e-3, 0.3e-3, 2.5e-3)
 HOST_DRAFT_S = _Range(0.6e-3, 0.1e-3, 1.0e-3)
 
 
+# where the host is more than this of what a round adds, the prior says little: engines differ most there
+MOSTLY_HOST = 0.6
+HOST_BOUND = (
+    "most of what a round adds here is the host's time, which no table has and which differs by engine and release; only a "
+    "measurement tells"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
     """Where the time goes at one batch and number of drafts: the parts of a plain step, of verification and of drafting."""
@@ -101,6 +109,9 @@ class KernelSurface:
         usual, *ends, doubt = *self._calibrations(batch, plain), self._doubt(batch, plain)
         bounds = [bound for end in (usual, *ends) for bound in _bounds(plain, verify, draft, host, end)]
         value = _ratio(plain, verify, draft, host.value, usual)
+        added = value * (_seconds(plain) * usual.scale + usual.missed_s) - (_seconds(plain) * usual.scale + usual.missed_s)
+        if host.value > MOSTLY_HOST * added:
+            doubt = (*doubt, HOST_BOUND)
         told = dict.fromkeys(note for part in (*verify, *draft) for note in part.time.notes if note.startswith("no measured"))
         missed = Part(group="host", name="host, and what the tables miss", time=KernelTime.exactly(usual.missed_s, "see docs"))
         return Breakdown(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from breakeven.costs.table import Shape, TableRow, is_speedup_table, read_speedups
-from breakeven.printed.figures import Bounds
+from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.verdict.reported.case import Case, study
 from breakeven.verdict.reported.comparing import Pair, baseline_for
 from breakeven.verdict.reported.files import load_table
@@ -38,6 +38,7 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
             if point.load.concurrency is None or (not is_own and len(arm.points) > 1):
                 continue
             pair = pairs.get((arm.name, point.load))
+            length = reading.accept_length(point.load)
             baseline = baseline_for(arm, case.arms)
             plain = baseline.point(point.load) if baseline is not None else None
             speed = (plain.throughput or plain.request_speed) if plain is not None else None
@@ -58,8 +59,8 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
                     shape=_shape(shape.num_drafted, shape.num_steps, shape.is_chain, arm.topk),
                     dataset=point.load.workload,
                     concurrency=str(point.load.concurrency),
-                    accept_length=reading.accept_length(point.load),
-                    speedup=_speedup(pair, point.load.concurrency),
+                    accept_length=length,
+                    speedup=_speedup(pair, point.load.concurrency) or _from_cost(length, point.cost_ratio),
                     plain_speed=speed.value if speed is not None else None,
                 )
             )
@@ -70,6 +71,14 @@ def _shape(num_drafted: int | None, num_steps: int | None, is_chain: bool | None
     if is_chain and num_drafted:
         return Shape(num_drafted, 1, num_drafted)
     return Shape(num_steps or 0, topk or 0, num_drafted or 0)
+
+
+def _from_cost(length: Bounds | None, cost: PrintedFigure | None) -> Bounds | None:
+    """A cost ratio that was measured (forced acceptance) says as much as a speedup."""
+    if length is None or cost is None or cost.value <= cost.half_width:
+        return None
+    low, high = length.low / (cost.value + cost.half_width), length.high / (cost.value - cost.half_width)
+    return Bounds(length.estimate / cost.value, low, high)
 
 
 def _speedup(pair: Pair | None, concurrency: int) -> Bounds | None:

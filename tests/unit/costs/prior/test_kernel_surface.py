@@ -92,3 +92,11 @@ def test_a_kernel_that_no_table_has_is_named(surface: KernelSurface) -> None:
     odd = replace(surface, target=replace(surface.target, experts=replace(surface.target.experts, num=77)))
     with pytest.raises(UnknownCost, match="no measured kernel for 77 experts"):
         odd.cost(1, 3)
+
+
+def test_a_model_too_small_for_kernels_to_matter_is_doubted(surface: KernelSurface) -> None:
+    target = target_shape(ROOT / "benchmarks" / "data" / "shapes" / "llama-3.1-8b")
+    tiny = replace(target, hidden=512, num_layers=8, dense_intermediate=1024, vocab=8192)
+    small = replace(surface, target=tiny, drafter=default_drafter(tiny), parallel=1)
+    assert any("host's time" in doubt for doubt in small.cost(1, 3).doubts)
+    assert surface.cost(8, 3).doubts == ()

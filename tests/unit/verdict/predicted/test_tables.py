@@ -95,3 +95,16 @@ def test_a_csv_of_speedups_is_read_too() -> None:
     assert len(result.rows) > 30
     assert result.left_out == ()
     assert {row.outcome for row in result.rows} == {"pays", "slower", "undecided"}
+
+
+def test_a_reported_cost_ratio_counts_as_a_measured_row(tmp_path: Path) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text(
+        "target: {name: M}\nrows:\n"
+        "  - {arm: a, engine: sglang 0.5.12, drafter: d, method: eagle3, steps: 3, topk: 1, draft_tokens: 4, accept_length: 2.26,\n"
+        "     accept_rate: 0.42, concurrency: 8, cost_ratio: 1.95}\n",
+        encoding="utf-8",
+    )
+    (row,) = predict_from_table(path, Asked(accept_length=1.68), threshold=None).rows
+    assert row.cost == pytest.approx(1.95)
+    assert row.speedup.value == pytest.approx(0.86, abs=0.005)
