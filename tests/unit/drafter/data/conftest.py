@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from breakeven.drafter.data.generator import Finished
 from breakeven.drafter.data.target_files import TargetFiles
@@ -83,10 +83,30 @@ def byte_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def write_chat_target(folder: Path, family: str, *, template: str | None = None, context_length: int = 512) -> Path:
-    """A model folder with one tensor, a tokenizer and the template of `family`."""
+def sentencepiece_tokenizer() -> Tokenizer:
+    """Characters, bytes for what has none, and a space in front of every piece of text, as Llama 2 and Mistral have it."""
+    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *map(chr, range(0x21, 0x7F))]
+    merges = [("▁", "y"), ("e", "s"), ("▁y", "es"), (":", "▁")]
+    pieces += [left + right for left, right in merges]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={piece: number for number, piece in enumerate(pieces)}, merges=merges, byte_fallback=True, unk_token="<unk>"
+        )
+    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIALS])
+    return tokenizer
+
+
+def write_chat_target(
+    folder: Path, family: str, *, template: str | None = None, context_length: int = 512, tokenizer: Tokenizer | None = None
+) -> Path:
+    """A model folder with one tensor, a tokenizer (of bytes, where none is given) and the template of `family`."""
     folder.mkdir(parents=True)
-    tokenizer = byte_tokenizer()
+    tokenizer = tokenizer or byte_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
     end = END_OF[family]
     config = {

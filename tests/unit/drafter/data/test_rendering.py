@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.drafter.data.conftest import sentencepiece_tokenizer
 
 from breakeven.drafter.data.rendering import Rendered, RenderingError, render_conversation
 from breakeven.drafter.data.target_files import TargetFiles
@@ -105,6 +106,34 @@ def test_tokens_that_would_reach_over_are_joined_from_pieces(family_targets: dic
     rendered = render_conversation(target, conversation("hello", "\nyes"))
     assert whole[: len(target.prompt_ids(conversation("hello")))] != target.prompt_ids(conversation("hello"))
     assert target.tokenizer.text_of(rendered.token_ids) == "user:\nhello\nassistant:\n\nyes"
+
+
+@pytest.mark.parametrize("family", ["chatml", "headers", "instruct", "marked"])
+def test_sentencepiece_tokenizers(make_chat_target: Callable[..., TargetFiles], family: str) -> None:
+    target = make_chat_target(family, tokenizer=sentencepiece_tokenizer())
+    assert not target.tokenizer.is_byte_level
+    messages = conversation("are you?", "yes", "really: ", "yes it is")
+    rendered = render_conversation(target, messages)
+    found = [target.tokenizer.text_of(rendered.token_ids[begin:end]).strip() for begin, end in rendered.answers]
+    assert found == ["yes", "yes it is"]
+    assert all(rendered.token_ids[end - 1] in target.stop_token_ids for _, end in rendered.answers)
+    assert rendered.token_ids[: rendered.answers[-1][0]] == target.prompt_ids(messages[:-1])
+
+
+def test_a_sentencepiece_token_over_a_border_is_refused_unless_it_is_marked(make_chat_target: Callable[..., TargetFiles]) -> None:
+    # "assistant:" is where the prompt ends, and ": " is one token
+    plain = (
+        "{% for m in messages %}{{ m.role + ':' + m.content + '</s>' }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    target = make_chat_target("plain", "plain", template=plain, tokenizer=sentencepiece_tokenizer())
+    with pytest.raises(RenderingError, match="a token reaches over the border of a turn"):
+        render_conversation(target, conversation("a", " no"))
+    assert len(render_conversation(target, conversation("a", "yes")).answers) == 1
+    marked = plain.replace("m.content +", "'' }}{% generation %}{{ m.content }}{% endgeneration %}{{")
+    target = make_chat_target("plain", "marked", template=marked, tokenizer=sentencepiece_tokenizer())
+    rendered = render_conversation(target, conversation("a", " no"), turns="last")
+    assert [target.tokenizer.text_of(rendered.token_ids[begin:end]) for begin, end in rendered.answers] == [": no"]
 
 
 def test_reasoning_is_kept_where_the_template_keeps_it(family_targets: dict[str, TargetFiles]) -> None:
