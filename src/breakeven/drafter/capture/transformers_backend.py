@@ -48,8 +48,7 @@ class TransformersBackend:
         self.hidden_size, self.num_layers = int(config.hidden_size), int(config.num_hidden_layers)
         self.max_positions = int(getattr(config, "max_position_embeddings", None) or 1 << 30)
         self.is_routed = any((getattr(config, key, None) or 0) > 1 for key in EXPERT_KEYS)
-        self._decoder: Any = self._model.get_decoder()
-        self._layers = self._find_layers()
+        self._decoder, self._layers = self._find_layers()
         embedding = self._model.get_input_embeddings()
         head = self._model.get_output_embeddings()
         if not isinstance(getattr(embedding, "weight", None), Tensor) or head is None:
@@ -139,16 +138,24 @@ class TransformersBackend:
             for handle in handles:
                 handle.remove()
 
-    def _find_layers(self) -> nn.ModuleList:
+    def _find_layers(self) -> tuple[Any, nn.ModuleList]:
+        """The module that runs the layers and the final norm, and its list of layers."""
+        decoder: Any = self._model.get_decoder()
+        # itself, or, where that is the whole model, what it holds; a vision tower beside it does not count
+        owners = [decoder, *(module for module in decoder.modules() if module is not decoder)]
         found = [
-            module for module in self._decoder.children() if isinstance(module, nn.ModuleList) and len(module) == self.num_layers
+            (owner, child)
+            for owner in owners
+            for child in owner.children()
+            if isinstance(child, nn.ModuleList) and len(child) == self.num_layers
         ]
-        if len(found) != 1:
+        own = [(owner, child) for owner, child in found if owner is decoder]
+        if len(own or found) != 1:
             raise CheckpointError(
-                f"{self.architecture}: {len(found)} lists of {self.num_layers} layers in its decoder; expected one: states of this "
-                "architecture cannot be captured"
+                f"{self.architecture}: {len(own or found)} lists of {self.num_layers} layers in its decoder; expected one: "
+                "states of this architecture cannot be captured"
             )
-        return found[0]
+        return (own or found)[0]
 
     @torch.no_grad()
     def _read_head(self, head: nn.Module) -> Tensor:

@@ -47,6 +47,8 @@ def packed():
         ("Qwen2", {}, False),
         ("Qwen3", {"head_dim": 8}, False),
         ("Mistral", {"sliding_window": 16}, False),
+        ("GPT2", {"n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 128}, False),
+        ("Llama4Text", {"head_dim": 8, "num_local_experts": 2, "intermediate_size_mlp": 48, "pad_token_id": 0}, True),
         ("DeepseekV3", LATENT_ATTENTION_AND_EXPERTS, True),
         ("Qwen3Moe", {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8}, True),
     ],
