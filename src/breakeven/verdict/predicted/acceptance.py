@@ -68,26 +68,41 @@ def _from_file(path: Path) -> tuple[AcceptanceCurve, str]:
         raise UsageError(f"--accept {path}: is not JSON; {FORMS}") from None
     found = _find(document, 0)
     if found is None:
-        raise UsageError(f"--accept {path}: has no acceptance by position (a list named joint); {FORMS}")
-    joint, rounds = found["joint"], found.get("num_rounds")
-    low, high = found.get("accept_length_low"), found.get("accept_length_high")
-    half = (high - low) / 2 if isinstance(low, float) and isinstance(high, float) and high >= low else None
+        raise UsageError(f"--accept {path}: has no acceptance by position (joint), nor accept_length with num_drafted; {FORMS}")
     try:
-        curve = AcceptanceCurve(
-            tuple(float(share) for share in joint), rounds if type(rounds) is int and rounds > 0 else None, half_width=half
-        )
+        curve = _curve(found)
     except (TypeError, ValueError) as error:
         raise UsageError(f"--accept {path}: {error}") from None
     return curve, f"{path.name}: accept length {curve.length(curve.num_measured).value:.2f} at k={curve.num_measured}"
 
 
+def _curve(found: dict[str, Any]) -> AcceptanceCurve:
+    """From the object of an evaluation or of a reading; servers that print no positions leave a chain of one conditional share."""
+    low, high, error = (found.get(key) for key in ("accept_length_low", "accept_length_high", "uncertainty"))
+    half = None
+    if isinstance(low, float) and isinstance(high, float) and high >= low:
+        half = (high - low) / 2
+    elif isinstance(error, float) and error > 0.0:
+        half = error  # two standard errors
+    if found.get("joint"):
+        rounds = found.get("num_rounds")
+        joint = tuple(float(share) for share in found["joint"])
+        return AcceptanceCurve(joint, rounds if type(rounds) is int and rounds > 0 else None, half_width=half)
+    curve = AcceptanceCurve.from_lengths({int(found["num_drafted"]): float(found["accept_length"])})
+    return AcceptanceCurve(curve.joint, half_width=half)
+
+
 def _find(document: Any, depth: int) -> dict[str, Any] | None:
-    """The first object with a list named `joint`, nearest the top; figures without looping answers come before those with them."""
+    """The first object with shares by position or an accept length; figures without looping answers before those with them."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(document, dict):
-        joint = document.get("joint")
+        joint, num_drafted = document.get("joint"), document.get("num_drafted")
         if isinstance(joint, list) and 0 < len(joint) <= MAX_POSITIONS:
+            return document
+        # in an evaluation num_drafted counts all drafts, in a reading those of a round: only the latter comes without shares
+        is_told = type(document.get("accept_length")) is float and type(num_drafted) is int and 0 < num_drafted <= MAX_POSITIONS
+        if is_told:
             return document
         first = [document[key] for key in ("without_loops", "overall") if key in document]
         return next((found for value in (*first, *document.values()) if (found := _find(value, depth + 1)) is not None), None)

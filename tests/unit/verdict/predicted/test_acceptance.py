@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from breakeven.errors import UsageError
+from breakeven.readers.files import Told, read_files
 from breakeven.verdict.predicted.acceptance import read_acceptance
 
 
@@ -32,9 +33,27 @@ def test_the_json_of_an_evaluation(tmp_path: Path) -> None:
 
 def test_the_json_of_a_reading(tmp_path: Path) -> None:
     path = tmp_path / "read.json"
-    path.write_text(json.dumps({"readings": [{"acceptance": {"num_rounds": 100, "joint": [0.5, 0.25]}}]}))
+    path.write_text(json.dumps({"readings": [{"acceptance": {"uncertainty": 0.1, "num_drafted": 2, "joint": [0.5, 0.25]}}]}))
     curve, _ = read_acceptance(str(path))
-    assert curve.num_rounds == 100
+    assert curve.joint == (0.5, 0.25)
+    assert curve.length(2).high == pytest.approx(1.85)
+
+
+def test_a_reading_without_positions_is_a_chain(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    path.write_text(json.dumps({"readings": [{"acceptance": {"accept_length": 1.68, "num_drafted": 3, "joint": []}}]}))
+    curve, told = read_acceptance(str(path))
+    assert told == "read.json: accept length 1.68 at k=3"
+    assert curve.conditional == pytest.approx((curve.joint[0],) * 3)
+
+
+def test_a_real_reading_is_taken(tmp_path: Path) -> None:
+    log = Path(__file__).parents[2] / "readers" / "recorded" / "sglang-0.5.12.log"
+    path = tmp_path / "read.json"
+    path.write_text(read_files([log], Told()).model_dump_json(), encoding="utf-8")
+    curve, told = read_acceptance(str(path))
+    assert curve.num_measured >= 1
+    assert "accept length" in told
 
 
 @pytest.mark.parametrize(
