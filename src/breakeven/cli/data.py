@@ -219,15 +219,15 @@ def _target(name: str, template_variables: str | None) -> TargetFiles:
 
 
 def _variables(text: str | None) -> dict[str, Any]:
-    import json
+    import orjson
 
     from breakeven.errors import UsageError
 
     if text is None:
         return {}
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = orjson.loads(text.encode("utf-8", "surrogateescape"))
+    except orjson.JSONDecodeError as error:
         raise UsageError(f"--template-variables is not JSON ({error}); expected an object") from error
     if not isinstance(found, dict):
         raise UsageError("--template-variables should be a JSON object, such as '{\"enable_thinking\": false}'")

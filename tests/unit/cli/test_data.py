@@ -157,6 +157,24 @@ def test_flags_that_do_not_go_together(target: TargetFiles) -> None:
     assert not Path("t.jsonl").exists()
 
 
+def test_answers_are_not_replaced_by_prompts_or_conversations(target: TargetFiles) -> None:
+    run("prompts", "--out", "p.jsonl")
+    Path("p.jsonl").write_bytes(Path("p.jsonl").read_bytes().splitlines(keepends=True)[0])
+    run("answers", "p.jsonl", "--target", str(target.folder), "--out", "t.jsonl")
+    before = Path("t.jsonl").read_bytes()
+    with pytest.raises(DataError, match="holds answers of the target, which this would replace"):
+        run("prompts", "--out", "t.jsonl")
+    Path("log.jsonl").write_bytes(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
+    with pytest.raises(DataError, match="which this would replace"):
+        run("import", "log.jsonl", "--target", str(target.folder), "--out", "t.jsonl")
+    with pytest.raises(DataError, match="not the header of training data"):
+        run("answers", "p.jsonl", "--target", str(target.folder), "--out", "p.jsonl")
+    assert Path("t.jsonl").read_bytes() == before
+    # what can be made again at no cost may be
+    for _ in range(2):
+        run("import", "log.jsonl", "--target", str(target.folder), "--out", "i.jsonl")
+
+
 def test_answers_of_another_target_are_not_looked_over(target: TargetFiles, tmp_path: Path) -> None:
     run("prompts", "--out", "p.jsonl")
     few = Path("p.jsonl").read_bytes().splitlines(keepends=True)[:3]

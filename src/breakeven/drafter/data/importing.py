@@ -20,7 +20,7 @@ from breakeven.drafter.data.prompt_records import PromptRecord, Split, checked_m
 from breakeven.drafter.data.rendering import Rendered, RenderingError, render_conversation
 from breakeven.drafter.data.splitting import split_prompts
 from breakeven.drafter.data.target_files import TargetFiles
-from breakeven.drafter.data.training_records import AnswerRecord, Header
+from breakeven.drafter.data.training_records import AnswerRecord, Header, refuse_to_replace
 from breakeven.errors import DataError, UsageError
 
 __all__ = ["Imported", "import_conversations"]
@@ -91,6 +91,7 @@ def import_conversations(
     Raises:
         DataError: a file that cannot be read or written, broken lines (named), or nothing in them to train on.
     """
+    refuse_to_replace(path)
     conversations = [conversation for file in files for conversation in _conversations(file)]
     sides = _sides(conversations, held_out_share)
     made = Imported(path=path, num_conversations=len(conversations))

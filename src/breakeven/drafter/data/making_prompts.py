@@ -13,6 +13,7 @@ from breakeven.drafter.data.generator import Generate
 from breakeven.drafter.data.prompt_records import PromptRecord, prompt_id, write_prompt_records
 from breakeven.drafter.data.splitting import SplitPrompts, split_prompts
 from breakeven.drafter.data.target_files import TargetFiles
+from breakeven.drafter.data.training_records import refuse_to_replace
 from breakeven.drafter.data.user_turns import sampled_prompts
 from breakeven.errors import DataError, UsageError
 from breakeven.loadgen.prompts import read_prompts
@@ -93,6 +94,7 @@ def make_prompts(
         raise UsageError("sampling user turns needs the model that writes them: give --target, or --sampled 0")
     if not (settings.num_sampled or settings.combinations or settings.files):
         raise UsageError("no source of prompts: give --target to sample some, --from FILE, or leave --no-combinations out")
+    refuse_to_replace(path)
     free = [record for file in settings.files for record in _from_file(file)]
     sampled: tuple[PromptRecord, ...] = ()
     if settings.num_sampled and target is not None:

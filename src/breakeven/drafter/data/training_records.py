@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import orjson
@@ -22,10 +23,11 @@ from breakeven.drafter.data.prompt_records import Split
 from breakeven.drafter.data.target_files import TargetIdentity
 from breakeven.errors import DataError
 
-__all__ = ["SCHEMA_VERSION", "AnswerRecord", "Header", "Sampling", "skipped_line"]
+__all__ = ["SCHEMA_VERSION", "AnswerRecord", "Header", "Sampling", "refuse_to_replace", "skipped_line"]
 
 SCHEMA_VERSION = 1
 KIND_OF_FILE = "training data"
+MAX_HEADER_BYTES = 100_000
 
 TokenSource = Literal["exact", "rendered", "none"]
 
@@ -108,6 +110,25 @@ class AnswerRecord:
         if self.earlier_answers:
             found["earlier_answers"] = self.earlier_answers
         return orjson.dumps(found) + b"\n"
+
+
+def refuse_to_replace(path: Path) -> None:
+    """Answers cost hours: what replaces whole files keeps off them.
+
+    Raises:
+        DataError: `path` holds answers that were asked for.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline(MAX_HEADER_BYTES)
+    except OSError:
+        return  # nothing there, or nothing that can be read: whoever writes says so
+    if not line.startswith(b'{"breakeven":"' + KIND_OF_FILE.encode()):
+        return
+    if "imported" not in Header.from_line(line, str(path)).settings:
+        raise DataError(
+            f"{path}: holds answers of the target, which this would replace; choose another --out, or remove it yourself"
+        )
 
 
 def skipped_line(answer_id: str, reason: str) -> bytes:

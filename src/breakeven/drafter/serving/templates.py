@@ -99,7 +99,7 @@ class ChatTemplate:
         known = {**variables, **self._special_tokens, "messages": messages, "add_generation_prompt": add_generation_prompt}
         try:
             return self._template.render(known)
-        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
             raise UsageError(f"the model's chat template refuses these messages: {error}") from error
 
 

@@ -28,6 +28,35 @@ def test_loop_controls_and_dates() -> None:
     assert render("{{ strftime_now('%Y') }}").startswith("20")
 
 
+ASKED = [{"role": "user", "content": "hello"}]
+
+
+def test_marked_parts_change_nothing_and_can_be_found() -> None:
+    source = (
+        "{% for m in messages %}<{% generation %}{{ m.content }}{% endgeneration %}>{% endfor %}"
+        "{% if add_generation_prompt %}!{% endif %}"
+    )
+    template = ChatTemplate(source, {}, "test")
+    two = [*ASKED, {"role": "assistant", "content": "bye"}]
+    assert template.render(two) == "<hello><bye>!"
+    text, spans = template.render_marked(two)
+    assert text == "<hello><bye>"
+    assert [text[begin:end] for begin, end in spans] == ["hello", "bye"]
+    assert ChatTemplate("{{ messages[0].content }}", {}, "test").render_marked(ASKED) == ("hello", ())
+
+
+def test_variables_reach_the_template_and_cannot_replace_messages() -> None:
+    template = ChatTemplate("{{ messages[0].content }}{% if think %} think{% endif %}{{ bos_token }}", {"bos_token": "<s>"}, "test")
+    assert template.render(ASKED) == "hello<s>"
+    assert template.render(ASKED, variables={"think": True, "messages": [], "bos_token": "x"}) == "hello think<s>"
+    assert template.render(ASKED, add_generation_prompt=False) == "hello<s>"
+
+
+def test_endless_recursion_is_a_refusal() -> None:
+    with pytest.raises(UsageError, match="refuses"):
+        render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}")
+
+
 def test_a_template_can_refuse_messages() -> None:
     with pytest.raises(UsageError, match="roles must alternate"):
         render("{{ raise_exception('roles must alternate') }}")

@@ -32,6 +32,18 @@ def test_special_tokens_have_no_text_and_other_added_tokens_have_theirs(byte_tok
     assert TextTokenizer(tokenizer, None).token_bytes(8) == b"<tool>"
 
 
+def test_many_texts_and_tokens_by_name(byte_tokenizer: TextTokenizer) -> None:
+    texts = ["", "é日", "a<|end|>b"]
+    assert byte_tokenizer.encode_many(texts) == [byte_tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    ids, offsets = byte_tokenizer.encode_with_offsets("a<|end|>b")
+    assert (ids, offsets) == ((97, 256, 98), ((0, 1), (1, 8), (8, 9)))
+    assert byte_tokenizer.text_of(ids) == "ab"
+    assert byte_tokenizer.text_of("é".encode()[:1]) == "\ufffd"
+    assert (byte_tokenizer.token_id("<|end|>"), byte_tokenizer.token_name(256)) == (256, "<|end|>")
+    assert byte_tokenizer.special_token_ids == {256}
+    assert byte_tokenizer.end_token_id is None
+
+
 def test_sentencepiece_bytes_and_spaces() -> None:
     tokenizer = TextTokenizer(sentencepiece(), None)
     ids = [1, 5, 6, 7, 2, 3, 4]
@@ -64,7 +76,7 @@ def test_folder_without_tokenizer_and_with_a_damaged_one(tmp_path: Path) -> None
 
 def test_folder_gives_special_tokens_to_the_template(tmp_path: Path) -> None:
     sentencepiece().save(str(tmp_path / "tokenizer.json"))
-    settings = {"bos_token": {"content": "<s>"}, "chat_template": "{{ bos_token }}{{ messages[0].content }}"}
+    settings = {"bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": "{{ bos_token }}{{ messages[0].content }}"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     tokenizer = TextTokenizer.from_folder(tmp_path)
     assert tokenizer.encode_chat([{"role": "user", "content": "cat"}])[0] == 1
