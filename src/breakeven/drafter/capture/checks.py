@@ -87,7 +87,7 @@ class FiniteWatch:
 
 def _first_bad_row(part: Tensor) -> Tensor:
     bad = ~torch.isfinite(part).all(-1)
-    return torch.where(bad.any(), bad.to(torch.uint8).argmax(), -1)
+    return torch.where(bad.any(), bad.int().argmax(), -1)
 
 
 def check_same_states(sample: Sample, batched: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor], *, is_routed: bool) -> None:
@@ -103,7 +103,7 @@ def check_same_states(sample: Sample, batched: tuple[Tensor, Tensor], alone: tup
         differs = ~(distance <= SAME_WITHIN.get(mine.dtype, SAME_WITHIN_HALF))
         allowed = int(ROUTED_ROWS_ELSEWHERE * len(differs)) if is_routed else 0
         if int(differs.sum()) > allowed:
-            row = int(differs.to(torch.uint8).argmax())
+            row = int(differs.int().argmax())
             raise DataError(
                 f"sample {sample.sample_id}: {int(differs.sum())} of {len(differs)} rows of {name} in a batch differ from the same "
                 f"sample run alone, the first at token {row} by {float(distance[row]):.2g} of its length; states were shortened or "

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from breakeven.checkpoints.folder import ModelFolder
-from breakeven.drafter.capture.packing import blocks_of
+from breakeven.drafter.capture.packing import Block, blocks_of, sent
 from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables, rotate
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 
@@ -63,18 +64,9 @@ class LlamaBackend:
     @torch.no_grad()
     def states(self, token_ids: Tensor, starts: Sequence[int], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
         config, weights = self._config, self._weights
-        blocks = [
-            _Place(
-                block.num_samples,
-                block.length,
-                torch.from_numpy(block.rows).to(self.device),
-                torch.from_numpy(block.places).to(self.device),
-            )
-            for block in blocks_of(starts)
-        ]
-        bounds = torch.as_tensor(starts)
-        lengths = bounds.diff()
-        positions = (torch.arange(len(token_ids)) - bounds[:-1].repeat_interleave(lengths)).to(self.device)
+        blocks = self._sent(blocks_of(starts))
+        bounds = np.asarray(starts, dtype=np.int64)
+        positions = sent(np.arange(len(token_ids)) - np.repeat(bounds[:-1], np.diff(bounds)), self.device)
         cos, sin = rotary_tables(config, positions, self.dtype)
         hidden = weights.embed[token_ids]
         entering: dict[int, Tensor] = {}
@@ -86,6 +78,12 @@ class LlamaBackend:
             hidden = after_attention(hidden, mixed, layer.out, layer.post_norm, layer.gate_up, layer.down, config.rms_norm_eps)
         last = rms_norm(hidden, weights.norm, config.rms_norm_eps)
         return torch.cat([entering[index] for index in layers], dim=-1), last
+
+    def _sent(self, blocks: Sequence[Block]) -> list[_Place]:
+        counts = [len(block.rows) for block in blocks]
+        rows = sent(np.concatenate([block.rows for block in blocks]), self.device).split(counts)
+        places = sent(np.concatenate([block.places for block in blocks]), self.device).split(counts)
+        return [_Place(block.num_samples, block.length, row, place) for block, row, place in zip(blocks, rows, places, strict=True)]
 
     def _attend(self, qkv: Tensor, cos: Tensor, sin: Tensor, blocks: Sequence[_Place]) -> Tensor:
         """Causal attention within each sample; `qkv` [N, heads, D], not rotated yet; returns [N, N * D]."""

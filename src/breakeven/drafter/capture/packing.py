@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from breakeven.drafter.data.samples import Sample
 
-__all__ = ["Block", "PackedTokens", "blocks_of", "groups_within", "pack_tokens"]
+__all__ = ["Block", "PackedTokens", "blocks_of", "groups_within", "pack_tokens", "sent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,12 @@ class PackedTokens:
     loss_mask: Tensor  # [N] bool
 
 
+def sent(array: NDArray[Any], device: torch.device) -> Tensor:
+    """`array` on the device. On a GPU the host does not wait: a plain copy would, for everything queued before it."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def pack_tokens(samples: Sequence[Sample], device: torch.device) -> PackedTokens:
     lengths = np.array([len(sample.token_ids) for sample in samples], dtype=np.int64)
     starts = np.concatenate([[0], lengths.cumsum()])
@@ -33,11 +40,11 @@ def pack_tokens(samples: Sequence[Sample], device: torch.device) -> PackedTokens
     token_ids = np.fromiter((token for sample in samples for token in sample.token_ids), dtype=np.int64, count=int(starts[-1]))
     loss_mask = np.fromiter((marked for sample in samples for marked in sample.loss_mask), dtype=bool, count=int(starts[-1]))
     return PackedTokens(
-        token_ids=torch.from_numpy(token_ids).to(device),
-        positions=torch.from_numpy(np.arange(starts[-1]) - starts[owners]).to(device),
-        samples=torch.from_numpy(owners).to(device),
+        token_ids=sent(token_ids, device),
+        positions=sent(np.arange(starts[-1]) - starts[owners], device),
+        samples=sent(owners, device),
         starts=torch.from_numpy(starts),
-        loss_mask=torch.from_numpy(loss_mask).to(device),
+        loss_mask=sent(loss_mask, device),
     )
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from breakeven.checkpoints.folder import ModelFolder
-from breakeven.drafter.capture.packing import blocks_of
+from breakeven.drafter.capture.packing import blocks_of, sent
 from breakeven.errors import CheckpointError, UsageError
 
 __all__ = ["TransformersBackend"]
@@ -87,7 +87,7 @@ class TransformersBackend:
     def states(self, token_ids: Tensor, starts: Sequence[int], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
         auxiliary = last = None
         for block in blocks_of(starts):
-            rows, places = (torch.from_numpy(array).to(self.device) for array in (block.rows, block.places))
+            rows, places = sent(block.rows, self.device), sent(block.places, self.device)
             padded = token_ids.new_zeros(block.num_samples * block.length).index_copy_(0, places, token_ids[rows])
             entering, final = self._run(padded.view(block.num_samples, block.length), layers)
             if auxiliary is None or last is None:
