@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +27,7 @@ from breakeven.engines.ledger import LaunchLedger
 from breakeven.engines.ports import choose_port
 from breakeven.engines.process import ServerProcess
 from breakeven.engines.registry import get_engine
+from breakeven.engines.request_acceptance import requests_acceptance
 from breakeven.errors import CheckpointError, EngineDied, LaunchError
 from breakeven.experiment.store import read_run
 
@@ -78,28 +81,40 @@ def bench_command(folder: Path, content: dict[str, object]) -> list[str]:
     return [sys.executable, "-m", "breakeven", "bench", str(folder / "plan.yaml"), "--runs-dir", str(folder / "runs"), "--json"]
 
 
-def test_from_bench_to_report(vllm_environment: Path, tmp_path: Path) -> None:
-    launched = {"extra_flags": list(EAGER), "env": CACHE}
-    eagle3 = {"method": "eagle3", "num_draft_tokens": 3, "drafter": "random"}
-    arms: dict[str, object] = {
-        "plain": launched,
-        "ngram": {**launched, "speculation": {"method": "ngram", "num_draft_tokens": 3}},
-        "eagle3": {**launched, "speculation": eagle3},
-        "forced": {**launched, "speculation": {**eagle3, "forced_accept_length": 2.5}},
-        "eagle3-local": {"engine": "local", "speculation": eagle3},
-    }
-    done = subprocess.run(
-        bench_command(tmp_path, plan(vllm_environment, arms)), capture_output=True, text=True, timeout=1500, check=False
-    )
+LAUNCHED = {"extra_flags": list(EAGER), "env": CACHE}
+PER_REQUEST = ["--per-request-spec-decode-metrics", "summary"]
+EAGLE3 = {"method": "eagle3", "num_draft_tokens": 3, "drafter": "random"}
+NGRAM = {"method": "ngram", "num_draft_tokens": 3}
+ARMS: dict[str, object] = {
+    "plain": LAUNCHED,
+    "ngram": {**LAUNCHED, "speculation": NGRAM},
+    "eagle3": {**LAUNCHED, "extra_flags": [*EAGER, *PER_REQUEST], "speculation": EAGLE3},
+    "forced": {**LAUNCHED, "speculation": {**EAGLE3, "forced_accept_length": 2.5}},
+    "eagle3-local": {"engine": "local", "speculation": EAGLE3},
+}
+
+
+@pytest.fixture(scope="module")
+def measured(vllm_environment: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A run of every arm, measured once for all tests here, and how its command ended."""
+    folder = tmp_path_factory.mktemp("vllm")
+    content = plan(vllm_environment, ARMS)
+    content["trial"] = {"warmup_s": 4, "window_s": 12, "reset_cache": True}
+    done = subprocess.run(bench_command(folder, content), capture_output=True, text=True, timeout=1500, check=False)
+    return folder / "runs/vllm", done
+
+
+def test_from_bench_to_report(measured: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = measured
     assert done.stdout, done.stderr
     assert done.returncode == 3  # one arm could not be served, the others were measured
     result = json.loads(done.stdout)
-    assert (tmp_path / "runs/vllm/report.html").stat().st_size > 100_000
+    assert (folder / "report.html").stat().st_size > 100_000
 
-    run = read_run(tmp_path / "runs/vllm")
+    run = read_run(folder)
     acceptance = {}
     valid = [trial for trial in run.trials if trial.valid]
-    assert {trial.arm for trial in valid} == set(arms) - {"forced"}, [(trial.arm, trial.voids) for trial in run.trials]
+    assert {trial.arm for trial in valid} == set(ARMS) - {"forced"}, [(trial.arm, trial.voids) for trial in run.trials]
     for trial in valid:
         assert trial.counters is not None
         before, after = trial.counters
@@ -114,6 +129,17 @@ def test_from_bench_to_report(vllm_environment: Path, tmp_path: Path) -> None:
         assert acceptance[arm].num_accepted == 0
     assert acceptance["ngram"].num_rounds < acceptance["ngram"].num_steps
     assert acceptance["ngram"].accept_length >= 1.0
+
+    # what each answer reports agrees with the counters: the same head, nothing accepted
+    (trial,) = [trial for trial in valid if trial.arm == "eagle3"]
+    reports = [(sample.speculation, sample.output_tokens) for sample in trial.samples if sample.speculation is not None]
+    reported = requests_acceptance(reports)
+    assert reported is not None
+    assert (reported.accept_length, reported.num_accepted, reported.source) == (1.0, 0, "requests")
+    assert reported.num_drafted == 3 * reported.num_rounds > 0
+    # once when the server was ready, once before the window
+    log = next((folder / "logs").glob("plain-*.log")).read_text(errors="replace")
+    assert log.count('POST /reset_prefix_cache HTTP/1.1" 200') == 2
 
     assert set(run.failures) == {"forced"}
     (finding,) = [finding for finding in result["findings"] if finding["code"] == "arm-not-served"]
@@ -132,6 +158,69 @@ def test_from_bench_to_report(vllm_environment: Path, tmp_path: Path) -> None:
     assert facts["drafter_class"] == "LlamaForCausalLMEagle3"
     assert isinstance(facts["kv_cache_tokens"], int)
     assert facts["kv_cache_tokens"] < int(str(run.facts["plain"]["kv_cache_tokens"]))  # the drafter's layer takes its share
+
+
+def breakeven(*arguments: object, timeout_s: float = 900.0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "breakeven", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def test_the_winner_is_served_again_and_stopped(measured: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = measured
+    done = breakeven("serve", folder, "--arm", "eagle3", "--detach", "--json")
+    assert done.returncode == 0, done.stderr
+    served = json.loads(done.stdout)
+    server = psutil.Process(served["pid"])
+    try:
+        family = [server, *server.children(recursive=True)]
+        assert len(family) > 1, "vLLM's engine process was not found"
+        assert served["reproduction"]["speed"] > 0
+        # as it was measured, but for what only a measurement needs
+        assert "--speculative-config" in served["command"]
+        assert "--per-request-spec-decode-metrics summary" in served["command"]
+        assert "VLLM_SERVER_DEV_MODE" not in served["command"]
+        body = {"model": served["model"], "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
+        request = urllib.request.Request(
+            f"{served['url']}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            assert json.load(answer)["usage"]["completion_tokens"] == 4
+    finally:
+        stopped = breakeven("stop", folder, "--json", timeout_s=120.0)
+    assert stopped.returncode == 0, stopped.stderr
+    (ended,) = json.loads(stopped.stdout)["ended"]
+    assert served["pid"] in ended["pids"]
+    _, alive = psutil.wait_procs(family, timeout=DEAD_WITHIN_S)
+    assert not alive, f"left running: {[_name(process) for process in alive]}"
+
+
+def test_output_is_equal_with_and_without_speculation(vllm_environment: Path, tmp_path: Path) -> None:
+    content = plan(vllm_environment, {"plain": LAUNCHED, "ngram": {**LAUNCHED, "speculation": NGRAM}})
+    bench_command(tmp_path, content)
+    done = breakeven("equal", tmp_path / "plan.yaml", "--runs-dir", tmp_path / "runs", "--num-prompts", 8, "--json")
+    assert done.returncode == 0, done.stderr
+    (arm,) = json.loads(done.stdout)["arms"]
+    # float32: a difference would have to be a near tie, or there is a fault
+    assert arm["outcome"] in ("equal", "undecided"), arm
+    assert arm["speculative"]["num_far"] == arm["speculative"]["num_unknown"] == 0
+    rows = [json.loads(line) for line in (tmp_path / "runs/vllm/equality/answers.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 * 8
+    for row in rows:
+        assert len(row["tokens"]) == len(row["token_ids"]) == len(row["alternatives"]) > 0
+        # vLLM names tokens by their numbers when it is asked to
+        assert [bytes.fromhex(token).decode() for token in row["tokens"]] == [f"token_id:{number}" for number in row["token_ids"]]
+
+
+def test_an_arm_under_the_profiler(vllm_environment: Path, tmp_path: Path) -> None:
+    bench_command(tmp_path, plan(vllm_environment, {"plain": LAUNCHED}))
+    options = ("--arm", "plain", "--seconds", "0.5", "--runs-dir", tmp_path / "runs", "--json")
+    done = breakeven("profile", tmp_path / "plan.yaml", *options)
+    assert done.returncode == 0, done.stderr
+    profiled = json.loads(done.stdout)
+    traces = [name for name in profiled["files"] if name.endswith(".pt.trace.json.gz")]
+    assert traces
+    with gzip.open(Path(profiled["folder"]) / traces[0], "rt") as trace:
+        assert json.load(trace)["traceEvents"]
 
 
 @asynccontextmanager
