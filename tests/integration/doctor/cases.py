@@ -1,4 +1,4 @@
-"""Ways to break the perfect pair, each with the code of the rule that must see it. Run by the real engines, replayed in unit tests."""
+"""Ways to break the perfect pair, each with the rule that must see it. Run by the real engines, replayed in unit tests."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     PYTHONPATH=. .venv-sglang/bin/python tests/integration/doctor/truth_sglang.py OUT.json [CASE ...]
 
-One server a case, with the stand-ins for SGLang's compiled kernels: what counts is whether it starts, and whether drafts are accepted
-at all; lengths in between would be the stand-ins' own.
+One server a case, with the stand-ins for SGLang's compiled kernels: what counts is whether it starts, and whether drafts are
+accepted at all; lengths in between would be the stand-ins' own.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ ENV = {
     "TORCHDYNAMO_DISABLE": "1",
     "HF_HUB_OFFLINE": "1",
 }
-FLAGS = (
-    "--device cpu --dtype float32 --skip-tokenizer-init --disable-overlap-schedule --skip-server-warmup --max-total-tokens 2048 "
-    "--max-running-requests 2 --context-length 256 --prefill-attention-backend intel_amx --decode-attention-backend intel_amx "
-    "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
-).split()
+FLAGS = [
+    *("--device", "cpu", "--dtype", "float32", "--skip-tokenizer-init", "--disable-overlap-schedule", "--skip-server-warmup"),
+    *("--max-total-tokens", "2048", "--max-running-requests", "2", "--context-length", "256"),
+    *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
+    *("--speculative-num-steps", "3", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"),
+]
 
 
 def run_case(name: str, root: Path) -> dict[str, Any]:
@@ -61,7 +62,12 @@ def run_case(name: str, root: Path) -> dict[str, Any]:
         if meta is None:
             return {"outcome": "crash", "error": last_error(log, root)}
         rounds, accepted = meta["spec_verify_ct"], meta["spec_num_correct_drafts"]
-        return {"outcome": "served", "drafts": rounds, "accepted": accepted, "accept_length": round(1 + accepted / max(1, rounds), 3)}
+        return {
+            "outcome": "served",
+            "drafts": rounds,
+            "accepted": accepted,
+            "accept_length": round(1 + accepted / max(1, rounds), 3),
+        }
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()

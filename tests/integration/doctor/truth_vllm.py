@@ -17,8 +17,8 @@ from pathlib import Path
 
 os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
-from tests.integration.doctor.cases import CASES, Case  # noqa: E402
-from tests.integration.doctor.perfect_pair import draft_ids  # noqa: E402
+from tests.integration.doctor.cases import CASES, Case
+from tests.integration.doctor.perfect_pair import draft_ids
 
 NUM_TOKENS = 48
 TIMEOUT_S = 420
@@ -49,8 +49,13 @@ def run_case(name: str, root: Path) -> dict[str, object]:
         counters = {metric.name: metric for metric in llm.get_metrics() if "spec_decode" in metric.name}
         drafts = counters["vllm:spec_decode_num_drafts"].value
         accepted = counters["vllm:spec_decode_num_accepted_tokens"].value
-        return {"outcome": "served", "drafts": drafts, "accepted": accepted, "accept_length": round(1 + accepted / max(1, drafts), 3)}
-    except BaseException as error:  # noqa: BLE001  whatever the engine raises is the record
+        return {
+            "outcome": "served",
+            "drafts": drafts,
+            "accepted": accepted,
+            "accept_length": round(1 + accepted / max(1, drafts), 3),
+        }
+    except BaseException as error:
         return {"outcome": stage, "error": f"{type(error).__name__}: {error}".strip().replace(str(root), "")[:300]}
 
 

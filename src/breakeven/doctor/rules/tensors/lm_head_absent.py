@@ -3,7 +3,8 @@
 Detects: no lm_head.weight, with a draft vocabulary of its own, or under SGLang.
 
 Why it hurts: SGLang allocates a head and never fills it: exactly "accept len 1.00, accept rate 0.00". vLLM shares the target's
-head, whose shape only fits a drafter of the whole vocabulary. Drafters that were trained with the target's head can leave it out
+head, whose rows are those of the whole vocabulary: with a draft vocabulary of its own, every draft is another token (seen in
+0.32: it starts, and accepts nothing). Drafters of the whole vocabulary that were trained with the target's head can leave it out
 on vLLM.
 
 Evidence: the tensor names; draft_vocab_size against vocab_size.
@@ -46,7 +47,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
             f"config.json: draft_vocab_size is {own_vocab}, vocab_size is {draft.vocab}",
         ),
         remedy="Put the target's rows of the draft vocabulary in as lm_head.weight if it was trained with the target's head.",
-        symptoms=Symptoms(vllm="load-error" if pruned else "nothing", sglang="floor"),
+        symptoms=Symptoms(vllm="floor" if pruned else "nothing", sglang="floor"),
         repairable=evidence.target is not None,
     )
 
