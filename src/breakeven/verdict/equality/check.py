@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,15 +26,18 @@ MAX_BYTES = 50_000_000
 def judge_equality(name: str, asking: Asking, answered: Answered) -> Equality:
     """Every arm against its reference. Pure: the same answers give the same result."""
     arms = [
-        judge_arm(
-            arm,
-            reference,
-            Passes(
-                plain=answered.passes[reference][0],
-                again=answered.passes[reference][1],
-                speculative=answered.passes[arm][0],
+        _with_kernels(
+            judge_arm(
+                arm,
+                reference,
+                Passes(
+                    plain=answered.passes[reference][0],
+                    again=answered.passes[reference][1],
+                    speculative=answered.passes[arm][0],
+                ),
+                dtype=answered.facts.get(reference, {}).get("dtype"),
             ),
-            dtype=answered.facts.get(reference, {}).get("dtype"),
+            answered.facts.get(arm, {}),
         )
         for arm, reference in asking.references.items()
         if len(answered.passes.get(reference, ())) == 2 and answered.passes.get(arm)
@@ -54,6 +58,15 @@ def judge_equality(name: str, asking: Asking, answered: Answered) -> Equality:
         left_out={**asking.left_out, **unserved},
         fingerprints=dict(answered.fingerprints),
     )
+
+
+def _with_kernels(judged: ArmEquality, facts: Mapping[str, object]) -> ArmEquality:
+    """Where an engine computed with kernels that are none of its releases, nothing here is said of the engine's own."""
+    reason = facts.get("unreleased_kernels")
+    if not reason:
+        return judged
+    sentence = f"{judged.sentence} Its kernels were replaced, so this says nothing of {facts.get('engine', 'the engine')}'s."
+    return judged.model_copy(update={"sentence": sentence, "evidence": (*judged.evidence, str(reason))})
 
 
 def write_equality(folder: Path, equality: Equality) -> Path:
