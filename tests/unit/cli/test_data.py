@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from breakeven.cli import app, main
 from breakeven.drafter.data import generator
 from breakeven.drafter.data.combinations import combined_prompts
+from breakeven.drafter.data.inspection import Inspection
 from breakeven.drafter.data.prompt_records import read_prompt_records
 from breakeven.drafter.data.reading import read_samples
 from breakeven.drafter.data.target_files import TargetFiles
@@ -93,6 +94,13 @@ def test_the_pages_files_are_read(tmp_path: Path) -> None:
     (sample,) = read_samples(tmp_path / "t.jsonl", split="train")
     assert sample.sample_id == record.id
     assert sum(sample.loss_mask) == 3
+
+
+def test_every_key_of_the_inspection_is_on_the_page() -> None:
+    schema = Inspection.model_json_schema()
+    keys = set(schema["properties"]) | {key for part in schema["$defs"].values() for key in part["properties"]}
+    section = PAGE.partition("| key of `--json` |")[2].partition("\n\n")[0]
+    assert keys <= set(re.findall(r"`(\w+)`", section)), keys - set(re.findall(r"`(\w+)`", section))
 
 
 def test_the_page_says_how_many_combinations_there_are() -> None:

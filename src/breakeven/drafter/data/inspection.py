@@ -262,7 +262,7 @@ def _doubts(seen: _Seen, sides: Sides, num_near: int | None, num_cut: int, targe
     if total and seen.looping.total() > 0.25 * total:
         doubt(
             f"{seen.looping.total() / total:.0%} of the answers loop, which is easy to draft and teaches little",
-            "train without them (looping: drop), or sample more and answer less greedily",
+            "train without them (keep_looping: false), or sample more and answer less greedily",
         )
     if total and seen.finish_reasons["length"] > 0.5 * total:
         doubt(
