@@ -83,6 +83,10 @@ def generate(
     longest = max(map(len, prompts))
     num_positions = min(-(-(longest + max_new_tokens) // POSITION_STEP) * POSITION_STEP, config.max_positions)
     stops = config.eos_token_ids if stop_ids is None else stop_ids
+    too_large = UsageError(
+        f"{model_folder}: does not fit in the memory of {place} with batch_size {batch_size or 'chosen by itself'} and "
+        f"{num_positions} positions a sequence; take a smaller batch_size, fewer new tokens or shorter prompts"
+    )
     try:
         weights = LlamaWeights.from_folder(folder, config, kind).to(place)
         num_slots = min(batch_size or _batch_size(config, num_positions, kind, place), len(prompts))
@@ -97,12 +101,17 @@ def generate(
             compiled=len(prompts) * max_new_tokens >= COMPILE_FROM_TOKENS,
         )
     except torch.OutOfMemoryError as error:
-        raise UsageError(
-            f"{model_folder}: does not fit in the memory of {place} with batch_size {batch_size} and {num_positions} positions a "
-            "sequence; take a smaller batch_size, fewer new tokens or shorter prompts"
-        ) from error
+        raise too_large from error
     logger.info("generating %d answers: %d at once, %d positions each, on %s", len(prompts), num_slots, num_positions, place)
-    return _answers(decoder, prompts, temperatures, seed, max_new_tokens, frozenset(stops), STEPS_PER_LOOK.get(place.type, 1))
+    steps = STEPS_PER_LOOK.get(place.type, 1)
+    return _within_memory(_answers(decoder, prompts, temperatures, seed, max_new_tokens, frozenset(stops), steps), too_large)
+
+
+def _within_memory(answers: Iterator[Answer], too_large: UsageError) -> Iterator[Answer]:
+    try:
+        yield from answers
+    except torch.OutOfMemoryError as error:
+        raise too_large from error
 
 
 def _answers(

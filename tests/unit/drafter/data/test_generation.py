@@ -143,6 +143,18 @@ def test_prompts_the_model_cannot_take_are_named(make_target, prompt, message):
         generate(make_target(), [[5], prompt], max_new_tokens=4)
 
 
+def test_memory_that_runs_out_on_the_way_is_one_clear_error(make_target, monkeypatch):
+    from breakeven.drafter.data.batched_decoder import BatchedDecoder
+
+    def full(self, num_steps):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(BatchedDecoder, "run", full)
+    answers = generate(make_target(), [[5]], max_new_tokens=4, batch_size=7, device="cpu")
+    with pytest.raises(UsageError, match="does not fit in the memory of cpu with batch_size 7"):
+        list(answers)
+
+
 def test_another_architecture_is_refused_by_name(make_target):
     with pytest.raises(CheckpointError, match="Qwen3ForCausalLM"):
         generate(make_target(architectures=["Qwen3ForCausalLM"]), [[5]], max_new_tokens=4)
