@@ -17,9 +17,9 @@ from breakeven.checkpoints.random_head import default_draft_vocab_size
 from breakeven.costs.kernels.times import KernelTime
 from breakeven.costs.prior.architecture import GroupedHeads, TargetShape
 from breakeven.costs.prior.parts import SMALL_GROUPED, Kernels, Part, mlp, total
-from breakeven.errors import CheckpointError
+from breakeven.errors import CheckpointError, UsageError
 
-__all__ = ["DrafterShape", "default_drafter", "draft_round", "drafter_shape"]
+__all__ = ["DrafterShape", "default_drafter", "described_drafter", "draft_round", "drafter_shape"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,41 @@ def drafter_shape(folder: Path, target: TargetShape) -> DrafterShape:
         attention=attention,
         draft_vocab=size("draft_vocab_size", size("vocab_size", target.vocab)),
         num_layers=size("num_hidden_layers", 1),
+    )
+
+
+def described_drafter(text: str, target: TargetShape) -> DrafterShape:
+    """A head of the usual shape but for what `text` says, such as "layers=2,vocab=163840".
+
+    Raises:
+        UsageError: a word that is not known, or not a positive whole number.
+    """
+    usual = default_drafter(target)
+    sizes = {
+        "layers": usual.num_layers,
+        "hidden": usual.hidden,
+        "intermediate": usual.intermediate,
+        "heads": usual.attention.heads,
+        "kv_heads": usual.attention.kv_heads,
+        "head_dim": usual.attention.head_dim,
+        "vocab": usual.draft_vocab,
+    }
+    for part in text.split(","):
+        word, _, number = (piece.strip() for piece in part.partition("="))
+        if word not in sizes or not (number.isascii() and number.isdigit()) or not 0 < int(number) < 1 << 24:
+            raise UsageError(
+                f"--drafter {text[:60]!a}: expected a head's folder, or sizes such as layers=2,vocab=163840; known: "
+                f"{', '.join(sizes)}"
+            )
+        sizes[word] = int(number)
+    return DrafterShape(
+        name=f"EAGLE-3 head with {text}",
+        hidden=sizes["hidden"],
+        target_hidden=target.hidden,
+        intermediate=sizes["intermediate"],
+        attention=GroupedHeads(heads=sizes["heads"], kv_heads=sizes["kv_heads"], head_dim=sizes["head_dim"]),
+        draft_vocab=sizes["vocab"],
+        num_layers=sizes["layers"],
     )
 
 

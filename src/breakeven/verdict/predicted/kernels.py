@@ -12,7 +12,7 @@ from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.costs.kernels.library import SUPPORTED, open_library
 from breakeven.costs.prediction_error import KINDS
 from breakeven.costs.prior.architecture import GroupedHeads, TargetShape, target_shape
-from breakeven.costs.prior.drafter import default_drafter, drafter_shape
+from breakeven.costs.prior.drafter import DrafterShape, default_drafter, described_drafter, drafter_shape
 from breakeven.costs.prior.kernel_surface import Breakdown, KernelSurface
 from breakeven.costs.prior.parts import Kernels, Part, Routing
 from breakeven.costs.surface import UnknownCost
@@ -28,11 +28,11 @@ _PLAIN = re.compile(r"(?:B\s*=\s*)?(?P<batch>\d{1,6})\s*:\s*(?P<figure>\d+(?:\.\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelQuestion:
-    """What is asked. `named` is the target as the user wrote it; `drafter` None: a head of the usual shape."""
+    """What is asked. `named`: the target as the user wrote it; `drafter`: a folder, sizes in words, or None for the usual shape."""
 
     named: str
     target: Path
-    drafter: Path | None
+    drafter: Path | str | None
     system: str
     engine: str
     tensor_parallel: int
@@ -69,7 +69,7 @@ def predict_from_kernels(
 ) -> Prediction:
     """Raises CheckpointError, UsageError: a model, system or engine that cannot be priced."""
     target = target_shape(question.target)
-    drafter = drafter_shape(question.drafter, target) if question.drafter is not None else default_drafter(target)
+    drafter = _drafter(question.drafter, target)
     library = open_library(question.system, question.engine)
     _check_split(question, target, library.hardware.num_gpus)
     surface = KernelSurface(
@@ -84,10 +84,11 @@ def predict_from_kernels(
     error = KINDS["kernel tables"]
     found, unknown = batch_predictions(with_error(surface, error), acceptance, batches, drafts, threshold=threshold)
     found = tuple(_explained(surface, batch) for batch in found)
+    layers = f"{drafter.num_layers} layer{'s' if drafter.num_layers > 1 else ''} of width {drafter.hidden}"
     notes = [
         f"Kernels: {library.engine} {library.engine_release} on {library.system}, as timed in aiconfigurator-core {library.release}"
         + ("" if library.release == SUPPORTED else f" (its tables were read for {SUPPORTED}; this release is unverified)"),
-        f"Drafter: {drafter.name}, {drafter.num_layers} layer of width {drafter.hidden}, {drafter.draft_vocab} draft tokens",
+        f"Drafter: {drafter.name}, {layers}, {drafter.draft_vocab} draft tokens",
         f"Context: {question.context} cached tokens a request; attention grows with it",
     ]
     if not question.measured_plain:
@@ -114,6 +115,12 @@ def predict_from_kernels(
         notes=tuple(notes),
         next_measurements=_next(found, calibrated=bool(question.measured_plain)),
     )
+
+
+def _drafter(asked: Path | str | None, target: TargetShape) -> DrafterShape:
+    if asked is None:
+        return default_drafter(target)
+    return described_drafter(asked, target) if isinstance(asked, str) else drafter_shape(asked, target)
 
 
 def _check_split(question: KernelQuestion, target: TargetShape, num_gpus: int) -> None:

@@ -74,10 +74,10 @@ def headline(batches: Iterable[BatchPrediction], threshold: float) -> str:
     if not judged:
         dear = max((point.cost.value, batch.batch, point.num_draft_tokens) for batch in found for point in batch.points)
         cheap = min((point.cost.value, batch.batch, point.num_draft_tokens) for batch in found for point in batch.points)
-        return (
-            f"Predicted break-even accept length: {cheap[0]:.2f} (B={cheap[1]}, k={cheap[2]}) to {dear[0]:.2f} (B={dear[1]}, "
-            f"k={dear[2]}). Give --accept to see what a drafter makes of it."
-        )
+        ask = "Give --accept to see what a drafter makes of it."
+        low = f"{cheap[0]:.2f} (B={cheap[1]}, k={cheap[2]})"
+        span = low if cheap == dear else f"{low} to {dear[0]:.2f} (B={dear[1]}, k={dear[2]})"
+        return f"Predicted break-even accept length: {span}. {ask}"
     pays = [batch.batch for batch in found if any(point.outcome == "pays" for point in batch.points)]
     slower = [batch.batch for batch in found if all(point.outcome == "slower" for point in batch.points)]
     other = [batch.batch for batch in found if batch.batch not in pays and batch.batch not in slower]

@@ -8,9 +8,9 @@ import pytest
 
 from breakeven.costs.kernels.library import open_library
 from breakeven.costs.prior.architecture import GroupedHeads, target_shape
-from breakeven.costs.prior.drafter import default_drafter, draft_round, drafter_shape
+from breakeven.costs.prior.drafter import default_drafter, described_drafter, draft_round, drafter_shape
 from breakeven.costs.prior.parts import Kernels
-from breakeven.errors import CheckpointError
+from breakeven.errors import CheckpointError, UsageError
 
 ROOT = Path(__file__).parents[4]
 LLAMA = ROOT / "benchmarks" / "data" / "shapes" / "llama-3.1-8b"
@@ -77,3 +77,14 @@ def test_a_round_is_one_pass_that_joins_states_and_one_pass_a_further_draft() ->
         part.name for part in draft_round(kernels, shape, batch=1, num_drafted=3, context=512, parallel=1) if "joining" in part.name
     ]
     assert joined == ["first draft: joining the target's states"]
+
+
+def test_sizes_in_words_change_the_usual_shape() -> None:
+    shape = described_drafter("intermediate=12288, vocab=163840,layers=2", target_shape(KIMI))
+    assert (shape.intermediate, shape.draft_vocab, shape.num_layers, shape.hidden) == (12288, 163840, 2, 7168)
+
+
+@pytest.mark.parametrize("text", ["", "layers", "layers=0", "layers=-1", "depth=2", "layers=2,,vocab=5", "vocab=99999999999"])
+def test_words_that_are_no_sizes_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"layers=2,vocab=163840; known: layers"):
+        described_drafter(text, target_shape(KIMI))
