@@ -7,6 +7,7 @@ BreakevenError                exit code 2: the user can mend the input
 ├── DataError                 training data: broken lines, another target's answers, nothing to learn from
 ├── CheckpointError           model or drafter folder: missing, truncated, wrong shape
 ├── ReportedError             a table of reported figures that cannot be read
+├── GateFailed                a training that must not go on, or a head that must not be shipped; exit code 1
 ├── StoreError                run folder: newer schema, locked by another run, damaged, disk full
 └── EngineError               exit code 3: a server did not start, died or misbehaved
     ├── LaunchError           it never became ready (carries the last lines of its log)
@@ -23,6 +24,7 @@ __all__ = [
     "DataError",
     "EngineDied",
     "EngineError",
+    "GateFailed",
     "LaunchError",
     "PlanError",
     "PromptsError",
@@ -60,6 +62,10 @@ class CheckpointError(BreakevenError):
 
 class ReportedError(BreakevenError):
     pass
+
+
+class GateFailed(BreakevenError):
+    exit_code = 1
 
 
 class StoreError(BreakevenError):

@@ -13,6 +13,7 @@ from breakeven.cli.equal import equal
 from breakeven.cli.eval import evaluate
 from breakeven.cli.export import export
 from breakeven.cli.fetch import fetch
+from breakeven.cli.gates import gates
 from breakeven.cli.head import head
 from breakeven.cli.predict import predict
 from breakeven.cli.profile import profile
@@ -37,6 +38,7 @@ def register(app: typer.Typer) -> None:
     app.command("eval")(evaluate)
     app.command("export")(export)
     app.command("fetch")(fetch)
+    app.command("gates")(gates)
     app.command("head")(head)
     app.command("predict")(predict)
     app.command("profile")(profile)

@@ -25,6 +25,8 @@ def train(
 
     from rich.console import Console
 
+    from breakeven.cli.gates import raise_if_stopped, run_after, run_before
+    from breakeven.drafter.training.checkpoint import newest_checkpoint
     from breakeven.drafter.training.plan import load_train_plan
     from breakeven.drafter.training.training import train as run_training
 
@@ -33,9 +35,17 @@ def train(
     def say(line: str) -> None:
         messages.print(line, markup=False, highlight=False)
 
-    result = run_training(load_train_plan(plan), plan.absolute().parent, lambda progress: say(_line(progress)), say)
+    chosen, base = load_train_plan(plan), plan.absolute().parent
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if chosen.gates is not None and alone and newest_checkpoint(base / chosen.out) is None:
+        raise_if_stopped(run_before(chosen, base, say))
+    result = run_training(chosen, base, lambda progress: say(_line(progress)), say)
     if int(os.environ.get("RANK", "0")) != 0:
         return
+    if chosen.gates is not None and alone:
+        raise_if_stopped(run_after(chosen, base, say))
+    elif chosen.gates is not None:
+        say(f"The gates run in one process: breakeven gates {plan} before, breakeven gates {plan} --after now")
     if as_json:
         typer.echo(json.dumps(result.as_json(), indent=2))
         return

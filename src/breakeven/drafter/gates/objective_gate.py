@@ -72,12 +72,17 @@ def _compared(samples: Sequence[Sample], pipeline: Pipeline, truth: TargetTruth)
     weights = pipeline.weights().to(torch.device("cpu"))
     worst = 0.0
     num_compared = 0
-    for sample in samples:
-        streams, logits = truth.states(sample.token_ids)
-        oracle = _Oracle(
-            sample, torch.cat([streams[layer] for layer in pipeline.config.auxiliary_layers], dim=-1), logits, pipeline, truth
+    embed = pipeline.target_embed.detach().float().cpu()
+    if not torch.allclose(embed, truth.embed_weight, rtol=0.02, atol=1e-3 * float(truth.embed_weight.std())):
+        return _failed(
+            "model", "the head's embedding is not the target's", "use the target's embedding; engines do, whatever is trained"
         )
+    for sample in samples:
         packed = pipeline.capture.capture([sample])
+        # the capture was judged by its own gate; from the same states, in float32, the numbers must be the same
+        head = truth.head_weight.to(packed.last.dtype).float()
+        logits = packed.last.float().cpu() @ head.T
+        oracle = _Oracle(sample, packed.auxiliary.float().cpu(), logits, pipeline, embed)
         for marked in _probes(sample, weights):
             depths = pipeline.depths(_marked(packed, marked))
             for step in range(len(depths.losses)):
@@ -116,10 +121,10 @@ def _compared(samples: Sequence[Sample], pipeline: Pipeline, truth: TargetTruth)
 
 
 class _Oracle:
-    def __init__(self, sample: Sample, auxiliary: Tensor, logits: Tensor, pipeline: Pipeline, truth: TargetTruth) -> None:
+    def __init__(self, sample: Sample, auxiliary: Tensor, logits: Tensor, pipeline: Pipeline, embed: Tensor) -> None:
         self.sample = sample
         self._rest = (torch.tensor(sample.token_ids), auxiliary, logits, pipeline.config)
-        self._embed = truth.embed_weight
+        self._embed = embed
 
     def loss(self, place: _Place, weights: Eagle3Weights, hypothesis: Hypothesis = Hypothesis(), shift: int = 0) -> float:  # noqa: B008
         start = place.start + shift

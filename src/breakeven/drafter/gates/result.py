@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from breakeven.findings import Finding
 
-__all__ = ["SCHEMA_VERSION", "GateResult", "GatesReport", "Stage"]
+__all__ = ["SCHEMA_VERSION", "GateResult", "GatesReport", "Outcome", "Stage"]
 
 SCHEMA_VERSION = 1
 
@@ -32,6 +32,13 @@ class GateResult(BaseModel):
     def stops(self) -> bool:
         """Whether training or shipping must not go on."""
         return self.outcome in ("failed", "undecided")
+
+    @property
+    def line(self) -> str:
+        """For people: the gate, its outcome, what was found."""
+        at = f" (stage {self.stage})" if self.stops and self.stage is not None else ""
+        noticed = "".join(f"; noticed: {finding.title} ({'; '.join(finding.evidence)})" for finding in self.findings)
+        return f"gate {self.gate}: {self.outcome}{at}. {self.summary}{noticed}"
 
 
 class GatesReport(BaseModel):

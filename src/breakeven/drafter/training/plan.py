@@ -20,7 +20,7 @@ MAX_BYTES = 100_000
 MAX_SHOWN_ERRORS = 5
 EXAMPLE = "docs/training.md"
 # What may change between two starts of one training: how it is told and kept, never what is learnt.
-CHANGEABLE = frozenset({"out", "device", "compiled", "keep_states", "keep_checkpoints", "parallel", "checkpoint_every"})
+CHANGEABLE = frozenset({"out", "device", "compiled", "keep_states", "keep_checkpoints", "parallel", "checkpoint_every", "gates"})
 
 
 def load_train_plan(path: Path) -> TrainPlan:
@@ -73,7 +73,7 @@ def plan_changes(stored: dict[str, Any], given: TrainPlan) -> list[str]:
     return [
         f"{key}: {before.get(key)!r} -> {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and key not in CHANGEABLE
+        if before.get(key) != now.get(key) and key.partition(".")[0] not in CHANGEABLE
     ]
 
 

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-__all__ = ["BatchPlan", "EvaluationPlan", "HeadPlan", "ObjectivePlan", "OptimiserPlan", "TrainPlan"]
+__all__ = ["BatchPlan", "EvaluationPlan", "GatesPlan", "HeadPlan", "ObjectivePlan", "OptimiserPlan", "TrainPlan"]
 
 Layers = Annotated[tuple[int, int, int], Strict(False)]
 Weights = Annotated[tuple[float, ...], Strict(False)]
+Words = Annotated[tuple[str, ...], Strict(False)]
 Betas = Annotated[tuple[float, float], Strict(False)]
 
 
@@ -80,6 +81,21 @@ class EvaluationPlan(_Section):
     max_answer_tokens: int = Field(default=256, ge=8, description="Longest answer of the target")
 
 
+class GatesPlan(_Section):
+    """What must hold before and after training (docs/training-gates.md)."""
+
+    agreement: bool = Field(default=True, description="Data, states, losses and names against transformers and the plain decoder")
+    overfit: bool = Field(default=True, description="Ten answers must be learnt by heart")
+    pilot_samples: int = Field(default=1000, ge=0, description="Samples of the pilot; 0 for none")
+    pilot_steps: int | None = Field(default=None, ge=4, description="Steps of the pilot (default: its samples seen twice)")
+    served_by: str | None = Field(
+        default=None, description="Environment of a vLLM that must count what was counted offline; relative to this file"
+    )
+    served_prompts: int = Field(default=8, ge=1, description="Held-out prompts that it is asked")
+    served_env: dict[str, str] = Field(default={}, description="Variables of its environment")
+    served_flags: Words = Field(default=(), description="Further flags of its command")
+
+
 class TrainPlan(_Section):
     target: str = Field(description="The served model: a folder, a hub id in the local cache, or demo:NAME")
     data: str = Field(description="Training file, as breakeven data answers writes it; relative to this file")
@@ -107,6 +123,7 @@ class TrainPlan(_Section):
     batches: BatchPlan = BatchPlan()
     optimiser: OptimiserPlan = OptimiserPlan()
     evaluation: EvaluationPlan = EvaluationPlan()
+    gates: GatesPlan | None = Field(default=None, description="Gates before and after training; {} for all; none without the key")
 
     @model_validator(mode="after")
     def _rhythm(self) -> TrainPlan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -59,6 +61,7 @@ def test_overfit_pilot_gap_and_export(toy, tmp_path):
     gap = gap_gate(held_out, pipeline, num_draft_tokens=4)
     assert gap.outcome == "passed", gap
     assert gap.figures["gap"] <= 0.005
+    assert gap.findings == ()
 
     weights = pipeline.weights()
     exported = write_head(pipeline.config, weights, toy.target, tmp_path / "head")
@@ -89,3 +92,29 @@ def test_a_pilot_that_hardly_trains_is_not_believed(toy, steps):
     )
     assert result.stops
     assert result.stage == "training"
+
+
+def test_what_is_learnt_by_heart_and_not_drafted_elsewhere_is_a_finding(toy):
+    pipeline = toy.pipeline()
+    learnt = answers_alone(toy.answers[:5])
+    pipeline.fit(learnt, 60)
+    gap = gap_gate(prepare(toy.answers[5:], toy.capture), pipeline, num_draft_tokens=2, trained_on=learnt)
+    assert gap.outcome == "passed", gap
+    (finding,) = gap.findings
+    assert finding.code == "training-accuracy-above-acceptance"
+    assert "on 5 training samples" in finding.evidence[0]
+    assert "noticed: The head knows its training samples" in gap.line
+
+
+def test_an_objective_that_counts_otherwise_is_a_gap(toy):
+    """Losses are right; the guesses of later steps are judged as if each stood alone."""
+    sound = toy.pipeline()
+    sound.fit(answers_alone(toy.answers), 20)
+
+    def flattering(packed):
+        depths = sound.depths(packed)
+        return dataclasses.replace(depths, num_chains_correct=tuple(max(depths.num_chains_correct) for _ in depths.losses))
+
+    result = gap_gate(prepare(toy.answers, toy.capture), dataclasses.replace(sound, depths=flattering))
+    assert (result.outcome, result.stage) == ("failed", "model")
+    assert "from the same starts" in result.summary
