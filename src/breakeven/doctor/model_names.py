@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 __all__ = ["ModelName", "model_name"]
 
-_DRAFTER_WORDS = re.compile(
-    r"eagle[-_.]?3?(?:\.\d)?|speculator\w*|draft\w*|head|mla|specforge|specbundle|torchspec|lightseek\w*|aq|medai|redhat\w*|nvidia|random"
-)
+_DRAFTER_WORD = re.compile(r"eagle|speculator|draft|dflash|dspark|mtp|head")
 _PRECISION = re.compile(r"(?:nv|mx)?fp\d+|bf16|w\d+a\d+|int[48]|awq|gptq|gguf|q\d(?:_\w+)?|quantized|dynamic|block|mxfp4")
 _SIZE = re.compile(r"\d+(?:\.\d+)?[bm](?:-a\d+b)?|a\d+b")
 _GENERATION = re.compile(r"[a-z]?\d+(?:\.\d+)?|\d{4}")
@@ -32,6 +30,7 @@ FAMILIES = (
     "nemotron",
     "granite",
 )
+_FAMILY = re.compile(rf"(?<![a-z])(?:{'|'.join(FAMILIES)})")
 VARIANTS = ("thinking", "coder", "code", "instruct", "base", "vl", "next", "chat", "flash", "air")
 
 
@@ -48,10 +47,11 @@ class ModelName:
 def model_name(text: str) -> ModelName | None:
     """The last family named in a path or hub id; None where no known one is."""
     for part in reversed(re.split(r"[/\\]+|--", text.lower())):
-        family = next((name for name in FAMILIES if name in part), None)
-        if family is None:
+        found = _FAMILY.search(part)
+        if found is None:
             continue
-        rest = _PRECISION.sub(" ", _DRAFTER_WORDS.sub(" ", part[part.index(family) + len(family) :]))
+        # what follows the drafter's own word is its version, not the model's
+        family, rest = found[0], _PRECISION.sub(" ", _DRAFTER_WORD.split(part[found.end() :])[0])
         words = [word for word in re.split(r"[-_ ]+", rest) if word]
         sizes = frozenset(word for word in words if _SIZE.fullmatch(word))
         numbers = [word for word in words if word not in sizes and _GENERATION.fullmatch(word)]

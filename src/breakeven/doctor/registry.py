@@ -9,6 +9,7 @@ from types import ModuleType
 
 from breakeven.doctor.evidence import Evidence, Need
 from breakeven.doctor.rules.auxiliary import (
+    auxiliary_states_off,
     layer_convention_unclear,
     layer_count_differs,
     layer_keys_contradict,
@@ -147,6 +148,7 @@ RULES: tuple[Rule, ...] = (
     _rule(graphs_off, "launch"),
     _rule(graphs_too_small, "launch"),
     _rule(tree_too_wide, "launch"),
+    _rule(auxiliary_states_off, "draft"),
     _rule(layers_defaulted, "draft", "engine"),
     _rule(layers_out_of_range, "draft", "target"),
     _rule(layer_count_differs, "draft"),

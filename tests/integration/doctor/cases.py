@@ -129,10 +129,9 @@ def biases_not_announced(it: Case) -> None:
 
 @case("norms-zero-centred")
 def norms_less_one(it: Case) -> None:
-    generator = np.random.default_rng(0)
     for name, values in it.draft.tensors.items():
         if "norm" in name:
-            it.draft.tensors[name] = (0.05 * generator.standard_normal(values.shape)).astype(np.float32)
+            it.draft.tensors[name] = np.where(np.arange(values.size) < values.size // 2, -0.05, 0.05).astype(np.float32)
 
 
 @case("shapes-contradict")

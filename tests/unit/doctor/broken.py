@@ -787,3 +787,14 @@ def a_flag_of_two_meanings(it: Deployment) -> None:
 def a_map_of_either_kind(it: Deployment) -> None:
     it.draft.tensors["d2t"] = np.arange(128, dtype=np.int64) * 2 + 1
     del it.draft.tensors["t2d"]
+
+
+@breaks("auxiliary-states-off")
+def states_switched_off(it: Deployment) -> None:
+    it.draft.config["eagle_config"]["use_aux_hidden_state"] = False
+
+
+@breaks("vocabulary-map-absent")
+def a_map_never_filled(it: Deployment) -> None:
+    it.draft.tensors["d2t"] = np.zeros_like(it.draft.tensors["d2t"])
+    del it.draft.tensors["t2d"]

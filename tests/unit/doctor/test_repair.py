@@ -21,6 +21,7 @@ from breakeven.errors import CheckpointError, UsageError
 # Ways of breaking that leave nothing to repair from, or whose repair belongs elsewhere (flags, releases, retraining).
 BEYOND_REPAIR = {
     "no_map",  # neither d2t nor t2d is left
+    "a_map_never_filled",
     "a_token_twice_and_no_marks",
     "four_ids_for_three_states",
     "four_states_in_a_release_that_takes_three",

@@ -23,6 +23,7 @@ __all__ = [
     "take_targets_theta",
     "unannounce_quantization",
     "untie_head",
+    "use_states",
     "write_layer_ids",
 ]
 
@@ -36,6 +37,12 @@ def write_layer_ids(copying: Copying, evidence: Evidence) -> None:
         return
     copying.set(LAYER_IDS, list(trained[0].ids))
     copying.set(LAYER_IDS, [one - 1 for one in trained[0].ids], inside="eagle_config")
+
+
+def use_states(copying: Copying, evidence: Evidence) -> None:
+    assert evidence.draft is not None
+    place, _, key = evidence.draft.flag("use_aux_hidden_state").key.rpartition(".")
+    copying.set(key, True, inside=place)
 
 
 def count_states(copying: Copying, evidence: Evidence) -> None:

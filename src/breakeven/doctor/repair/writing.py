@@ -35,6 +35,7 @@ REPAIRS: Mapping[str, Repair] = {
     "vocabulary-map-unexpected": tensors.drop_map,
     "norms-zero-centred": tensors.centre_norms_on_one,
     "embedding-unrelated": tensors.drop_embeddings,
+    "auxiliary-states-off": configuration.use_states,
     "layers-defaulted": configuration.write_layer_ids,
     "layers-off-by-one": configuration.write_layer_ids,
     "layer-count-differs": configuration.count_states,

@@ -72,7 +72,7 @@ def _differences(named: ModelName, served: ModelName, confident: bool) -> list[s
     differing = []
     if named.generation and served.generation and named.generation != served.generation:
         differing.append("generation")
-    if named.sizes and served.sizes and named.sizes != served.sizes:
+    if named.sizes and served.sizes and not named.sizes & served.sizes:
         differing.append("size")
     # names leave variants out as often as not, so only two that are both written can differ
     if confident and named.variants and served.variants and not named.variants & served.variants:

@@ -3,7 +3,7 @@
 Detects: attention_bias true, or q/k/v biases in the file, on SGLang; biases in the file with attention_bias false on vLLM.
 
 Why it hurts: SGLang builds the layer without biases in every release read and drops the tensors silently, so queries and keys are
-off at every position. vLLM reads them if attention_bias is true and refuses them otherwise.
+off at every position. vLLM reads them if attention_bias is true and drops them silently otherwise (seen in 0.32).
 
 Evidence: attention_bias; the tensors.
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
-from breakeven.doctor.signs import Symptoms
+from breakeven.doctor.signs import Symptoms, both
 from breakeven.doctor.told import Fault, Told
 
 
@@ -34,7 +34,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
             title="SGLang serves the drafter without its attention biases",
             evidence=(str(flag), held),
             remedy="Serve it with vLLM, or train it with attention_bias false.",
-            symptoms=Symptoms(vllm="nothing" if flag.value is True else "load-error", sglang="all-positions-lower"),
+            symptoms=Symptoms(vllm="nothing" if flag.value is True else "all-positions-lower", sglang="all-positions-lower"),
         )
     elif evidence.engine == "vllm" and biases and flag.value is not True:
         yield Fault(
@@ -43,6 +43,6 @@ def check(evidence: Evidence) -> Iterator[Told]:
             title="The drafter has attention biases, but its configuration says that it has none",
             evidence=(str(flag), held),
             remedy='Set "attention_bias": true.',
-            symptoms=Symptoms(vllm="load-error", sglang="all-positions-lower"),
+            symptoms=both("all-positions-lower"),
             repairable=True,
         )
