@@ -14,7 +14,7 @@ __all__ = ["predict"]
 
 DEFAULT_BATCHES = (1, 8, 32, 128)
 DEFAULT_DRAFTS = (1, 2, 3, 5)
-KERNELS, ROWS, STEPS = "From kernel tables", "From measured rows", "From step times"
+KERNELS, ROWS, STEPS, RUN = "From kernel tables", "From measured rows", "From step times", "From a measured run"
 
 
 def predict(
@@ -27,7 +27,10 @@ def predict(
     engine: Annotated[str, typer.Option(help="sglang or vllm.", rich_help_panel=KERNELS)] = "sglang",
     tp: Annotated[int, typer.Option(min=1, max=64, help="GPUs one replica is split over.", rich_help_panel=KERNELS)] = 1,
     drafter: Annotated[
-        str | None, typer.Option(help="EAGLE-3 head folder (default: a head of the usual shape).", rich_help_panel=KERNELS)
+        str | None,
+        typer.Option(
+            help="EAGLE-3 head folder, or sizes such as layers=2,vocab=163840 (default: the usual shape).", rich_help_panel=KERNELS
+        ),
     ] = None,
     context: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Cached tokens of a request, on average.", rich_help_panel=KERNELS)
@@ -52,6 +55,16 @@ def predict(
     step_times: Annotated[
         Path | None, typer.Option(help="YAML with step times by tokens and draft times by requests.", rich_help_panel=STEPS)
     ] = None,
+    from_run: Annotated[
+        Path | None, typer.Option(help="Run folder of breakeven bench with forced arms or a curve.", rich_help_panel=RUN)
+    ] = None,
+    schedule_for: Annotated[
+        str | None,
+        typer.Option(help="Write the schedule by batch size as vllm or sglang takes it.", rich_help_panel=RUN),
+    ] = None,
+    engine_version: Annotated[
+        str | None, typer.Option(help="Release to write it for (default: the run's).", rich_help_panel=RUN)
+    ] = None,
     accept: Annotated[
         str | None,
         typer.Option(
@@ -69,14 +82,19 @@ def predict(
     from breakeven.errors import UsageError
     from breakeven.report.prediction import render_prediction
 
-    ways = [name for name, given in (("--target", target), ("--from-table", from_table), ("--step-times", step_times)) if given]
+    given = {"--target": target, "--from-table": from_table, "--step-times": step_times, "--from-run": from_run}
+    ways = [name for name, value in given.items() if value]
     if len(ways) != 1:
         raise UsageError(
             f"{' and '.join(ways) or 'nothing to predict from'} given; expected one of --target (with --system: kernel tables), "
-            "--from-table (measured rows) and --step-times"
+            "--from-table (measured rows), --step-times and --from-run"
         )
+    if (schedule_for or engine_version) and from_run is None:
+        raise UsageError("--schedule-for and --engine-version go with --from-run: a schedule is made from measured costs")
     batches, drafts = _counts("--batch", batch), _counts("--num-draft-tokens", num_draft_tokens)
-    if from_table is not None:
+    if from_run is not None:
+        result = _from_run(from_run, accept, batches, drafts, threshold, schedule_for, engine_version)
+    elif from_table is not None:
         result = _from_rows(from_table, accept, plain_speed, drafts, threshold)
     else:
         limit = 0.03 if threshold is None else threshold
@@ -95,7 +113,7 @@ def predict(
             question = KernelQuestion(
                 named=named,
                 target=resolve_model(named, Path.cwd()),
-                drafter=resolve_model(drafter, Path.cwd()) if drafter else None,
+                drafter=drafter if not drafter or "=" in drafter else resolve_model(drafter, Path.cwd()),
                 system=system,
                 engine=engine,
                 tensor_parallel=tp,
@@ -109,6 +127,28 @@ def predict(
         typer.echo(result.model_dump_json(indent=2))
     else:
         render_prediction(result, Console())
+
+
+def _from_run(
+    folder: Path,
+    accept: str | None,
+    batches: tuple[int, ...],
+    drafts: tuple[int, ...],
+    threshold: float | None,
+    schedule_for: str | None,
+    engine_version: str | None,
+) -> Prediction:
+    from breakeven.errors import UsageError
+    from breakeven.experiment.store import read_run
+    from breakeven.verdict.predicted.measured_run import predict_from_run
+    from breakeven.verdict.predicted.spelled_schedule import spell_schedule
+
+    if schedule_for is not None and (schedule_for not in ("vllm", "sglang") or accept is None):
+        raise UsageError("--schedule-for takes vllm or sglang, and needs --accept: which drafter the schedule is for")
+    record = read_run(folder)
+    limit = record.threshold if threshold is None else threshold
+    result = predict_from_run(record, _acceptance(accept), batches, drafts, threshold=limit)
+    return result if schedule_for is None else spell_schedule(result, record, schedule_for, engine_version)
 
 
 def _from_rows(

@@ -22,7 +22,22 @@ from dataclasses import dataclass
 
 from breakeven.costs.surface import Cost, UnknownCost
 
-__all__ = ["MeasuredSurface", "half_width"]
+__all__ = ["Jump", "MeasuredSurface", "half_width"]
+
+# A stretch is a jump where c surely rises by this much of itself, and per draft by this many times as much as elsewhere at its batch.
+_JUMP_RISE = 0.2
+_JUMP_SLOPES = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jump:
+    """c rises from `cost_before` to `cost_after` between two neighbouring numbers of drafts by more than further drafts explain."""
+
+    batch: int
+    before: int
+    after: int
+    cost_before: float
+    cost_after: float
 
 
 def half_width(cost: Cost) -> float:
@@ -87,6 +102,27 @@ class MeasuredSurface:
                 line = _line(self.measured[batch, left], self.measured[batch, right], left, right, centre)
                 bounds.append(abs(self.measured[batch, centre].value - line) * (right - left) / other_side)
         return min(bounds, default=None)
+
+    def jumps(self) -> tuple[Jump, ...]:
+        """Stretches that are no line: their rise, even from the upper bound before to the lower bound after, stands out.
+
+        Compared with the gentlest other stretch at the same batch, so a batch with two measured points shows none.
+        """
+        found = []
+        for batch in self.batches:
+            stretches = list(itertools.pairwise(self.drafts(batch)))
+            for before, after in stretches:
+                first, second = self.measured[batch, before], self.measured[batch, after]
+                others = [self._slope(batch, *stretch) for stretch in stretches if stretch != (before, after)]
+                if not others:
+                    continue
+                sure = second.low - first.high
+                if sure > _JUMP_RISE * first.value and sure / (after - before) > _JUMP_SLOPES * max(min(others), 0.0):
+                    found.append(Jump(batch=batch, before=before, after=after, cost_before=first.value, cost_after=second.value))
+        return tuple(found)
+
+    def _slope(self, batch: int, before: int, after: int) -> float:
+        return (self.measured[batch, after].value - self.measured[batch, before].value) / (after - before)
 
     def _between(self, batch: int, k: int, before: int, after: int) -> Cost:
         lower, upper = self.measured[batch, before], self.measured[batch, after]

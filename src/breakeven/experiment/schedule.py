@@ -22,6 +22,8 @@ __all__ = ["MAX_ATTEMPTS", "BlockSteps", "Done", "Key", "Pair", "Step", "next_bl
 
 # A trial that turns out void is tried again this often in all, then left void: what voids it is lasting.
 MAX_ATTEMPTS = 3
+# More than any curve needs: each of its points ends after launches.max launches.
+MAX_CURVE_BLOCKS = 1000
 
 # An arm and the label of a load point.
 Pair = tuple[str, str]
@@ -77,7 +79,8 @@ def next_block(
         about blocks, not about trials, so that a block begun before a kill is continued as it was planned.
     """
     failed = frozenset(failed)
-    for block in range(plan.launches.max):
+    # points of a curve that begin late have their launches in later blocks
+    for block in range(plan.launches.max if plan.curve is None else MAX_CURVE_BLOCKS):
         wanted: frozenset[Pair] | None = None
         if block >= plan.launches.min or plan.curve is not None:
             wanted = open_comparisons(block)

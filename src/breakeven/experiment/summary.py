@@ -118,6 +118,10 @@ class RunSummary:
         """Those that count, in the order they were run."""
         return self._counted.get((arm, load), ())
 
+    def num_tried(self, arm: str, load: str) -> int:
+        """Trials of any outcome."""
+        return len(self._all.get((arm, load), ()))
+
     def num_voided(self, arm: str, load: str) -> int:
         return len(self._all.get((arm, load), ())) - len(self.trials(arm, load))
 

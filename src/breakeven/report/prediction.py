@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 
 from rich.console import Console
@@ -9,7 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from breakeven.report.text import MISSING, OUTCOME_MARKS, plain, quantity
-from breakeven.verdict.predicted.result import AcceptanceNeeded, BatchPrediction, ErrorBar, Prediction, Range, Row
+from breakeven.verdict.predicted.result import (
+    AcceptanceNeeded,
+    BatchPrediction,
+    ErrorBar,
+    PredictedSchedule,
+    Prediction,
+    Range,
+    Row,
+)
 
 __all__ = ["render_prediction"]
 
@@ -26,6 +35,8 @@ def render_prediction(result: Prediction, console: Console) -> None:
     if result.batches:
         _batches(result, console)
         _where_time_goes(result, console)
+    if result.schedule is not None:
+        _schedule(result.schedule, console)
     if result.rows:
         _rows(result.rows, console)
     for batch in result.batches:
@@ -45,7 +56,7 @@ def _doubts(result: Prediction) -> list[str]:
         for point in batch.points:
             for doubt in point.doubts:
                 points[doubt].append(f"B={batch.batch}, k={point.num_draft_tokens}")
-    return [f"{where[0] if len(where) == 1 else f'{where[0]} to {where[-1]}'}: {doubt}" for doubt, where in points.items()]
+    return [_told_once(where, doubt) for doubt, where in points.items()]
 
 
 def _error(error: ErrorBar) -> str:
@@ -108,6 +119,33 @@ def _where_time_goes(result: Prediction, console: Console) -> None:
         console.print(Text(_why(batch, added)))
 
 
+def _schedule(schedule: PredictedSchedule, console: Console) -> None:
+    """Drafts by batch, what one fixed number loses, and the engine's own words, which are there to be copied."""
+    console.print(Text("Schedule by batch size"))
+    for part in schedule.by_batch:
+        batches = (
+            f"{part.first}+" if part.last is None else f"{part.first}-{part.last}" if part.last > part.first else f"{part.first}"
+        )
+        drafts = f"{part.num_draft_tokens} drafts" if part.num_draft_tokens else "plain"
+        console.print(Text(f"  {batches:>9}  {drafts:<9} {part.why}"))
+    fixed = schedule.fixed
+    loss = f"loses {fixed.worst_loss * 100:.0f} % against it at worst, at {fixed.worst_batch} running requests"
+    console.print(
+        Text(f"One fixed choice: {f'{fixed.num_draft_tokens} drafts' if fixed.num_draft_tokens else 'plain decoding'} {loss}.")
+    )
+    if schedule.spelled is None:
+        return
+    spelled = schedule.spelled
+    console.print(Text(plain(f"For {spelled.engine} {spelled.version or '(release not known)'}:")))
+    # to be pasted: not wrapped, not styled
+    console.print(Text(plain("  " + shlex.join(spelled.flags))), soft_wrap=True)
+    if spelled.file_content is not None:
+        console.print(Text(f"with this in {spelled.file_name}:"))
+        console.print(Text(spelled.file_content.rstrip()), soft_wrap=True)
+    for remark in spelled.remarks:
+        console.print(Text(plain(f"  {remark}")))
+
+
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.2f}"
 
@@ -137,14 +175,21 @@ def _rows(rows: tuple[Row, ...], console: Console) -> None:
         console.print(Text(f"and {len(rows) - MAX_ROWS} more; --json has all"))
     for error in dict.fromkeys(row.error for row in rows):
         console.print(Text(_error(error)))
+    doubted: dict[str, list[str]] = defaultdict(list)
     for row in rows[:MAX_ROWS]:
         for doubt in row.doubts:
-            console.print(Text(plain(f"  {row.label}: {doubt}")))
+            doubted[doubt].append(row.label)
+    _listed("Doubts", [_told_once(labels, doubt) for doubt, labels in doubted.items()], console)
     first = rows[0]
     shown = "; ".join(first.evidence[:MAX_EVIDENCE]) + (
         f" and {len(first.evidence) - MAX_EVIDENCE} more" if len(first.evidence) > MAX_EVIDENCE else ""
     )
     console.print(Text(plain(f"First of them from: {shown}")))
+
+
+def _told_once(labels: list[str], doubt: str) -> str:
+    more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+    return f"{labels[0]}{more}: {doubt}"
 
 
 def _needed(batch: int, needed: AcceptanceNeeded) -> str:

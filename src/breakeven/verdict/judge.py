@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from breakeven.experiment.curving import without_unmeasured
 from breakeven.experiment.record import RunRecord
 from breakeven.verdict.measured.case import study
 from breakeven.verdict.measured.cells import arm_infos, cells, loads, own_best, voided_trials
@@ -21,7 +22,7 @@ def judge(record: RunRecord) -> Result:
 
     A comparison without enough data, or whose computation fails, is undecided, or absent with a finding that says why: never a yes.
     """
-    case = study(record)
+    case = study(without_unmeasured(record))
     decision = decide(case)
     table = cells(case)
     compared = comparisons(case)

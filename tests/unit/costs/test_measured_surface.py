@@ -105,3 +105,12 @@ def test_noise_that_looks_like_a_bend_asks_for_no_point() -> None:
 def test_widths_are_relative() -> None:
     assert half_width(Cost(value=2.0, low=1.8, high=2.2)) == pytest.approx(0.1)
     assert math.isinf(half_width(Cost(value=2.0, low=1.0, high=math.inf)))
+
+
+def test_a_jump_is_named_with_the_numbers_of_drafts_around_it_and_a_bend_is_not() -> None:
+    (jump,) = surface({1: 1.1, 3: 1.3, 4: 3.4, 7: 3.7}).jumps()
+    assert (jump.batch, jump.before, jump.after) == (8, 3, 4)
+    assert surface({1: 1.1, 4: 1.6, 7: 1.8}).jumps() == ()
+    assert surface({1: 1.1, 7: 3.7}).jumps() == ()
+    # a rise that noise could make is none
+    assert surface({1: 1.1, 4: 1.3, 5: 1.7, 7: 1.8}, width=0.2).jumps() == ()

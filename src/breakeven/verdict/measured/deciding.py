@@ -68,7 +68,7 @@ def _told(compared: Compared) -> str:
 def _headline(case: Case) -> str:
     everything = [compared for load in case.loads for compared in case.at(load)]
     if not case.candidates:
-        return "No arm was compared with the baseline: only forced arms were measured, which say what rounds cost."
+        return f"No drafter was measured, only what rounds cost: {_break_even_range(case)}."
     if not everything:
         return "Undecided: no arm has trials that count beside the baseline's."
     paying = [best for load in case.loads for best in case.at(load) if best.arm == _best_paying(case, load)]
@@ -93,6 +93,23 @@ def _headline(case: Case) -> str:
     if all(compared.not_comparable for compared in everything):
         return "Undecided: no arm ran as many requests at once as the baseline."
     return f"Undecided: the best is {_told(best)}, an interval that the threshold of {percent(case.record.threshold)} cuts through."
+
+
+def _break_even_range(case: Case) -> str:
+    """The lowest and the highest break-even accept length with where they hold."""
+    points = sorted(
+        (cost.log.value, num_drafts, load) for (_, num_drafts, load), cost in case.costs.pooled.items() if cost.log.usable
+    )
+    if not points:
+        return "and no break-even accept length could be worked out"
+    told = [
+        f"{math.exp(log):.2f} at {load} with {plural(num_drafts, 'draft')}" for log, num_drafts, load in (points[0], points[-1])
+    ]
+    return (
+        f"the break-even accept length is {told[0]}"
+        if len(points) == 1
+        else f"break-even accept lengths run from {told[0]} to {told[1]}"
+    )
 
 
 def _replaced(case: Case) -> str:
@@ -166,6 +183,7 @@ def _rival(case: Case, load: str) -> str | None:
 def _what_would_change_it(case: Case) -> tuple[str, ...]:
     chosen = schedule(case)
     changes = [_price_of(case, method, drafts, load, chosen[load]) for method, drafts, load in case.costs.pooled]
+    changes += _prices_without_drafter(case)
     for load, arm in chosen.items():
         length = case.lengths.get((arm, load))
         if length is not None and length.counts.drafted_share < FULLY_DRAFTED:
@@ -178,6 +196,28 @@ def _what_would_change_it(case: Case) -> tuple[str, ...]:
     if void:
         changes.append(f"A comparison on equal terms of {listed(dict.fromkeys(f'{item.arm} at {item.load}' for item in void))}")
     return tuple(filter(None, changes))
+
+
+def _prices_without_drafter(case: Case) -> list[str]:
+    """What a drafter would have to reach at each load, for numbers of drafts that only forced arms had."""
+    measured = {
+        (arm.speculation.method, arm.speculation.num_draft_tokens, load)
+        for arm in case.candidates
+        if arm.speculation is not None
+        for load in case.loads
+        if (arm.name, load) in case.lengths
+    }
+    told: dict[str, list[str]] = {}
+    for method, num_drafts, load in sorted(case.costs.pooled, key=lambda key: key[1]):
+        needed = required_length(case, method, num_drafts, load, 1 + case.record.threshold)
+        possible = needed is not None and (needed.low is None or needed.low <= num_drafts + 1)
+        if needed is not None and possible and (method, num_drafts, load) not in measured:
+            told.setdefault(load, []).append(f"{figure(needed)} with {plural(num_drafts, 'draft')} a round")
+    return [
+        f"At {load} a drafter pays above accept length {listed(told[load])}; none was measured"
+        for load in case.loads
+        if load in told
+    ]
 
 
 def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) -> str:
@@ -199,7 +239,7 @@ def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) 
         and (arm.name, load) in case.lengths
     ]
     if not arms:
-        return f"At {load} a drafter with {drafts} a round pays above accept length {figure(needed)}; none was measured"
+        return ""
     best = max(arms, key=lambda arm: (arm == chosen, case.lengths[arm, load].value))
     reached = figure(case.lengths[best, load].interval)
     if best == chosen:

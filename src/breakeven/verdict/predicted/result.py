@@ -11,13 +11,17 @@ from breakeven.costs.payoff import Outcome
 __all__ = [
     "AcceptanceNeeded",
     "BatchPrediction",
+    "DraftsByBatch",
     "ErrorBar",
+    "FixedDrafts",
     "PartTime",
     "Position",
     "PredictedPoint",
+    "PredictedSchedule",
     "Prediction",
     "Range",
     "Row",
+    "SpelledSchedule",
     "Unpredicted",
 ]
 
@@ -118,14 +122,50 @@ class Unpredicted(_Frozen):
     reason: str
 
 
+class DraftsByBatch(_Frozen):
+    """How many drafts to run at batches `first` to `last`."""
+
+    first: int
+    last: int | None = Field(description="None: and beyond")
+    num_draft_tokens: int = Field(description="0: plain decoding")
+    speedup: Range | None = Field(default=None, description="Predicted at the largest measured batch of the stretch")
+    why: str
+
+
+class FixedDrafts(_Frozen):
+    """One number of drafts at every batch, the one that loses least against the schedule."""
+
+    num_draft_tokens: int
+    worst_loss: float = Field(description="0.1: 10 % slower than the schedule where it loses most")
+    worst_batch: int
+
+
+class SpelledSchedule(_Frozen):
+    """The schedule as an engine takes it: flags, and the file they name where they name one."""
+
+    engine: str
+    version: str | None
+    flags: tuple[str, ...]
+    file_name: str | None = None
+    file_content: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+class PredictedSchedule(_Frozen):
+    by_batch: tuple[DraftsByBatch, ...]
+    fixed: FixedDrafts
+    spelled: SpelledSchedule | None = None
+
+
 class Prediction(_Frozen):
     schema_version: Literal[1] = 1
-    kind: Literal["kernel tables", "step times", "measured rows"]
+    kind: Literal["kernel tables", "step times", "measured rows", "measured run"]
     title: str
     headline: str
     threshold: float
     error: ErrorBar | None = Field(default=None, description="Of all batches; rows carry their own")
     batches: tuple[BatchPrediction, ...] = ()
+    schedule: PredictedSchedule | None = Field(default=None, description="With a drafter's acceptance on a measured run")
     rows: tuple[Row, ...] = ()
     left_out: tuple[Unpredicted, ...] = ()
     unpredicted: tuple[Unpredicted, ...] = ()

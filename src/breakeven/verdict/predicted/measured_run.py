@@ -1,0 +1,113 @@
+"""A prediction from a measured run: its break-even accept lengths, and the schedule that a drafter's acceptance makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from breakeven.costs.acceptance_curve import AcceptanceCurve
+from breakeven.costs.measured_surface import Jump, MeasuredSurface
+from breakeven.costs.payoff import payoff
+from breakeven.costs.schedule import Schedule, make_schedule
+from breakeven.errors import UsageError
+from breakeven.experiment.cost_ratios import measure_costs
+from breakeven.experiment.curving import surface_of
+from breakeven.experiment.record import RunRecord
+from breakeven.experiment.summary import RunSummary
+from breakeven.verdict.predicted.result import DraftsByBatch, FixedDrafts, PredictedSchedule, Prediction, Range, Unpredicted
+from breakeven.verdict.predicted.surfaces import batch_predictions, headline
+
+__all__ = ["jump_text", "measured_surface", "predict_from_run", "schedule_from"]
+
+METHODS = ("eagle3", "ngram")
+
+
+def measured_surface(record: RunRecord) -> MeasuredSurface:
+    """What the run's arms showed c to be, by forced acceptance where there was any.
+
+    Raises:
+        UsageError: no arm measured it.
+    """
+    run = RunSummary(record)
+    costs = measure_costs(run)
+    for method in METHODS:
+        surface = surface_of(run, costs, method)
+        if surface.measured:
+            return surface
+    raise UsageError(
+        f"run {record.name}: no arm shows what a round costs. Measure a plan with `curve: true` (docs/curve.md), or with arms whose "
+        "accept length is forced, in closed loop"
+    )
+
+
+def predict_from_run(
+    record: RunRecord, acceptance: AcceptanceCurve | None, batches: Sequence[int], drafts: Sequence[int], *, threshold: float
+) -> Prediction:
+    """c wherever the run measured it or lies between, and with `acceptance` the speedups and the schedule."""
+    surface = measured_surface(record)
+    asked = tuple(batches) or surface.batches
+    numbers = tuple(drafts) or _between(surface)
+    found, unknown = batch_predictions(surface, acceptance, asked, numbers, threshold=threshold)
+    schedule = None
+    if acceptance is not None and found:
+        schedule = _shown(schedule_from(surface, acceptance, [batch.batch for batch in found], numbers, threshold=threshold))
+    return Prediction(
+        kind="measured run",
+        title=f"Run {record.name}",
+        headline=headline(found, threshold),
+        threshold=threshold,
+        batches=found,
+        schedule=schedule,
+        unpredicted=tuple(entry for entry in unknown if batches or drafts or not _beyond(entry)),
+        notes=(
+            *map(jump_text, surface.jumps()),
+            "c is measured at its points and read off lines between numbers of drafts only; the interval holds what a line may hide",
+            "Speedup is that of decoding at a steady batch (docs/equation.md); prefill and queueing are left out",
+        ),
+    )
+
+
+def schedule_from(
+    surface: MeasuredSurface, acceptance: AcceptanceCurve, batches: Sequence[int], drafts: Sequence[int], *, threshold: float
+) -> Schedule:
+    return make_schedule(payoff(surface, acceptance, batches, drafts, threshold=threshold))
+
+
+def jump_text(jump: Jump) -> str:
+    tokens = [jump.batch * (k + 1) for k in (jump.before, jump.after)]
+    return (
+        f"Cliff at {jump.batch} running requests: c jumps from {jump.cost_before:.2f} to {jump.cost_after:.2f} between "
+        f"{jump.before} and {jump.after} drafts, {tokens[0]} and {tokens[1]} tokens a step. Usually the end of the recorded CUDA "
+        f"graphs: raise the capture size past {tokens[1]} tokens, or draft at most {jump.before}"
+    )
+
+
+def _between(surface: MeasuredSurface) -> tuple[int, ...]:
+    """Every number of drafts from the fewest to the most that were measured."""
+    measured = [k for _, k in surface.measured]
+    return tuple(range(min(measured), max(measured) + 1))
+
+
+def _beyond(entry: Unpredicted) -> bool:
+    return "lie beyond those measured" in entry.reason
+
+
+def _shown(schedule: Schedule) -> PredictedSchedule:
+    return PredictedSchedule(
+        by_batch=tuple(
+            DraftsByBatch(
+                first=stretch.first,
+                last=stretch.last,
+                num_draft_tokens=stretch.num_drafted,
+                speedup=None
+                if stretch.speedup is None
+                else Range(value=stretch.speedup.speedup, low=stretch.speedup.low, high=stretch.speedup.high),
+                why=stretch.why,
+            )
+            for stretch in schedule.stretches
+        ),
+        fixed=FixedDrafts(
+            num_draft_tokens=schedule.fixed.num_drafted,
+            worst_loss=schedule.fixed.worst_loss,
+            worst_batch=schedule.fixed.worst_batch,
+        ),
+    )
