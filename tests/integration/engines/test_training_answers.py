@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import orjson
 import pytest
 
 from breakeven.checkpoints.resolve import resolve_model
@@ -25,6 +26,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TARGET = "demo:smollm2-135m-instruct"
 QUESTIONS = ("What is the capital of France?", "Write a haiku about rain.", "def fibonacci(n):", "Name three colours, please.")
+SGLANG_FLAGS = ("--device", "cpu", "--disable-overlap-schedule", "--skip-server-warmup", "--max-total-tokens", "8192")
+SGLANG_ENVIRONMENT = {
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "PYTHONPATH": str(Path(__file__).with_name("sglang_stand_ins")),
+    "TORCHDYNAMO_DISABLE": "1",
+}
 GREEDY = ("--greedy-share", "1", "--max-tokens", "24", "--json")
 
 
@@ -119,3 +126,31 @@ def test_the_real_vllm_says_the_same(folder: Path, vllm_environment: Path) -> No
         )
     assert samples(folder, "vllm.jsonl") == samples(folder, "in_process.jsonl")
     assert b'"tokens":"exact"' in (folder / "vllm.jsonl").read_bytes()
+
+
+@pytest.mark.engine_sglang
+def test_the_real_sglang_gives_exact_ids_and_the_stop_token(folder: Path, sglang_environment: Path) -> None:
+    """Its kernels are stand-ins, so what it says is not compared: how it tells its tokens is its own."""
+    port = free_port()
+    command = [
+        str(sglang_environment / "bin/python"),
+        "-m",
+        "sglang.launch_server",
+        "--model-path",
+        str(resolve_model(TARGET, Path())),
+    ]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", *SGLANG_FLAGS]
+    with server(command, port, SGLANG_ENVIRONMENT) as url:
+        breakeven(
+            folder, "data", "answers", "prompts.jsonl", "--target", url, "--tokenizer", TARGET, "--out", "sglang.jsonl", *GREEDY
+        )
+    target = TargetFiles.from_folder(resolve_model(TARGET, Path()))
+    records = [orjson.loads(line) for line in (folder / "sglang.jsonl").read_bytes().splitlines()[1:]]
+    assert {record["tokens"] for record in records} == {"exact"}
+    assert set(samples(folder, "sglang.jsonl")) == {record["prompt_id"] for record in records}
+    for record in records:
+        answer = record["token_ids"][record["num_prompt_tokens"] :]
+        assert target.tokenizer.text_of(answer) == record["messages"][-1]["content"]
+        assert (answer[-1] in target.stop_token_ids) == (record["finish_reason"] == "stop")
+        assert len(answer) == 24 or record["finish_reason"] == "stop"
+    assert "stop" in {record["finish_reason"] for record in records}
