@@ -17,6 +17,8 @@ __all__ = ["AcceptanceCurve", "Length", "Lever"]
 
 # Conditional acceptance above this cannot be asked of training: published heads end well below it at any position.
 MOST_CONDITIONAL = 0.95
+# measured lengths may fall by this much from one number of drafts to the next by chance
+NOISE = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +92,11 @@ class AcceptanceCurve:
         for drafts, length in sorted(lengths.items()):
             if drafts < 1 or not 1.0 <= length <= drafts + 1:
                 raise ValueError(f"{drafts} drafts: accept length {length:g}; expected 1 to {drafts + 1}")
-            if length < total - 1e-9:
+            if length < total * (1.0 - NOISE):
                 raise ValueError(
                     f"{drafts} drafts: accept length {length:g} after {total:g} with {at}; it cannot fall with more drafts"
                 )
+            length = max(length, total)
             joint += _geometric(length - total, drafts - at, joint[-1] if joint else 1.0)
             total, at = length, drafts
         # printed lengths are rounded, so an increment may rise by a hair

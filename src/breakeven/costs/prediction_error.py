@@ -48,7 +48,7 @@ KINDS: dict[str, PredictionError] = {
         num_targets=1,
     ),
     "other numbers of drafts": PredictionError(
-        what="from other numbers of drafts of the same drafter and data set", half=0.03, tenth=0.12, num=146, num_targets=7
+        what="from other numbers of drafts of the same drafter and data set", half=0.03, tenth=0.12, num=147, num_targets=7
     ),
     "kernel tables": PredictionError(what="from kernel tables without hardware", half=0.10, tenth=0.40, num=18, num_targets=4),
 }

@@ -1,10 +1,10 @@
 """Step times by the number of tokens in a step, with cliffs found instead of smoothed over.
 
 A forward over more tokens takes longer, but never by more than the tokens grow: weights are read once, and beyond that the work
-is proportional. Between two measured points whose times grow faster than their tokens something else changed, nearly always the
-end of the captured CUDA graphs. Such a gap is a cliff: nobody knows on which side of it a point in it lies, so both sides,
-prolonged, bound it and the dear side is the value. Elsewhere time is a straight line between neighbours, and the lines of the
-neighbouring stretches, prolonged, bound how far it can bend.
+is proportional. Between two measured points whose times grow faster than their tokens, or far faster than on both sides of
+them, something else changed, nearly always the end of the captured CUDA graphs. Such a gap is a cliff: nobody knows on which
+side of it a point in it lies, so both sides, prolonged, bound it and the dear side is the value. Elsewhere time is a straight
+line between neighbours, and the lines of the neighbouring stretches, prolonged, bound how far it can bend.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ __all__ = ["Cliff", "StepTime", "StepTimes"]
 
 # times growing this much faster than tokens are a cliff; measurement noise of small steps stays below
 CLIFF_EXCESS = 1.10
+# a stretch this many times as steep as both of its neighbours, by this share of its time, is one as well
+STEEPER = 1.5
+STEP_EXCESS = 0.25
 # beyond the last point by more than this factor nothing is said
 FURTHEST = 2.0
 
@@ -61,10 +64,24 @@ class StepTimes:
     @property
     def cliffs(self) -> tuple[Cliff, ...]:
         found = []
-        for (below, low), (above, high) in zip(self.points, self.points[1:], strict=False):
-            if high / low > CLIFF_EXCESS * above / below:
+        for index, ((below, low), (above, high)) in enumerate(zip(self.points, self.points[1:], strict=False)):
+            if high / low > CLIFF_EXCESS * above / below or self._is_step(index):
                 found.append(Cliff(below=below, above=above, factor=high / low))
         return tuple(found)
+
+    def _is_step(self, index: int) -> bool:
+        """A stretch far steeper than both beside it: time may bend upwards once, where work outgrows reading, but not bend back."""
+        if not 0 < index < len(self.points) - 2:
+            return False
+        before, here, after = (self._rise(at) for at in (index - 1, index, index + 1))
+        (below, low), (above, _) = self.points[index], self.points[index + 1]
+        usual = max(before, after, 0.0)
+        return here > STEEPER * usual and (here - usual) * (above - below) > STEP_EXCESS * low
+
+    def _rise(self, index: int) -> float:
+        """Seconds for each token more, between a point and the next."""
+        (left, low), (right, high) = self.points[index], self.points[index + 1]
+        return (high - low) / (right - left)
 
     @property
     def most_tokens(self) -> int:
@@ -114,5 +131,4 @@ class StepTimes:
     def _slope(self, index: int) -> float:
         if index < 0 or any(cliff.below == self.points[index][0] for cliff in self.cliffs):
             return 0.0
-        (left, low), (right, high) = self.points[index], self.points[index + 1]
-        return (high - low) / (right - left)
+        return self._rise(index)

@@ -87,6 +87,11 @@ def test_impossible_shares_are_refused(joint: tuple[float, ...], message: str) -
         AcceptanceCurve(joint)
 
 
+def test_lengths_may_fall_by_noise() -> None:
+    curve = AcceptanceCurve.from_lengths({5: 2.45, 7: 2.43})
+    assert curve.length(7).value == pytest.approx(2.45)
+
+
 @pytest.mark.parametrize("lengths", [{3: 0.9}, {3: 4.5}, {0: 1.0}, {2: 2.5, 4: 2.4}])
 def test_impossible_lengths_are_refused(lengths: dict[int, float]) -> None:
     with pytest.raises(ValueError, match="accept length"):

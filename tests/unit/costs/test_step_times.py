@@ -36,6 +36,20 @@ def test_the_only_cliff_is_where_graphs_end() -> None:
     assert cliff.factor == pytest.approx(104.5 / 20.63)
 
 
+def test_a_step_less_than_proportional_is_a_cliff_too() -> None:
+    # graphs end between 512 and 1024 tokens: 1.9 times the time for twice the tokens, and a gentle slope on either side
+    times = StepTimes.of({128: 9.4, 256: 11.3, 512: 15.0, 1024: 28.9, 2048: 36.0})
+    assert [(cliff.below, cliff.above) for cliff in times.cliffs] == [(512, 1024)]
+    assert times.at(700).is_beside_cliff
+
+
+def test_where_work_outgrows_reading_there_is_no_cliff() -> None:
+    # flat while weights are read, proportional beyond
+    assert StepTimes.of({tokens: max(10.0, tokens / 16) for tokens in (1, 16, 64, 128, 256, 512, 1024)}).cliffs == ()
+    # experts are read one after the other, until all are
+    assert StepTimes.of({1: 8.5, 2: 13.5, 3: 15.6, 5: 20.7, 8: 28.1, 32: 52.0, 64: 60.0, 256: 64.0}).cliffs == ()
+
+
 def test_past_the_cliff_is_a_disaster_with_its_remedy(surface: SteppedSurface) -> None:
     cost = surface.cost(256, 7)
     assert 9.5 < cost.low < cost.high < 12.0
