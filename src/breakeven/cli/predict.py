@@ -76,7 +76,7 @@ def predict(
     threshold: Annotated[float | None, typer.Option(min=0.0, max=0.5, help="Speedup of no use below it (default 0.03).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/predict.md).")] = False,
 ) -> None:
-    """Predict whether speculation pays, each prediction with its own error bar; see docs/predict.md for the three ways."""
+    """Predict whether speculation pays, each prediction with its own error bar; see docs/predict.md for its ways."""
     from rich.console import Console
 
     from breakeven.errors import UsageError
