@@ -7,13 +7,13 @@ import math
 from breakeven.checkpoints.random_head import is_random_head
 from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.doctor.checklist import static_checks
+from breakeven.doctor.public_figures import QUANTIZATION_LOSSES
 from breakeven.findings import Finding
 from breakeven.verdict.measured.accept_length import SOURCES, AcceptLength
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.fairness import fairness_findings
 from breakeven.verdict.measured.prediction import GAP_ALPHA
 from breakeven.verdict.measured.wording import accepted_drafts, figure, interval_of_log, listed, percent
-from breakeven.verdict.public_figures import QUANTIZATION_LOSSES
 
 __all__ = ["FLOOR", "dead_drafters", "findings", "has_random_weights", "is_lookup"]
 

@@ -16,10 +16,10 @@ from breakeven.costs.prior.drafter import DrafterShape, default_drafter, describ
 from breakeven.costs.prior.kernel_surface import Breakdown, KernelSurface
 from breakeven.costs.prior.parts import Kernels, Part, Routing
 from breakeven.costs.surface import UnknownCost
+from breakeven.doctor.public_figures import public_accept_length
 from breakeven.errors import UsageError
 from breakeven.verdict.predicted.result import BatchPrediction, PartTime, Prediction
 from breakeven.verdict.predicted.surfaces import batch_predictions, error_bar, headline, with_error
-from breakeven.verdict.public_figures import public_accept_length
 
 __all__ = ["KernelQuestion", "parse_plain", "predict_from_kernels"]
 

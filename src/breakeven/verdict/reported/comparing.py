@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import median
 
+from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.printed.figures import Bounds, PrintedFigure
-from breakeven.verdict.public_figures import LAUNCH_DRIFT
 from breakeven.verdict.reported.admission import Admission, admission_of
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
 from breakeven.verdict.reported.readings import ArmReading

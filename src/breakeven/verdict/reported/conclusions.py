@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from breakeven.doctor.public_figures import public_accept_length, quantization_loss
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.units import format_ratio
-from breakeven.verdict.public_figures import public_accept_length, quantization_loss
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
 from breakeven.verdict.reported.case import Case, listed, speed_unit, spoken_speed, unlike_in
 from breakeven.verdict.reported.comparing import CostRatio, Pair, outcome_without_interval

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
-from breakeven.verdict.public_figures import LAUNCH_DRIFT
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
 from breakeven.verdict.reported.case import Case, listed, speed, unlike_in
 from breakeven.verdict.reported.comparing import Pair, same_setting

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
+from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.engines.version_facts import admission_flag
 from breakeven.findings import Finding
-from breakeven.verdict.public_figures import LAUNCH_DRIFT
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike, baseline_for
 from breakeven.verdict.reported.floor import floor_findings

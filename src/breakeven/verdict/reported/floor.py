@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from breakeven.doctor.checklist import static_checks
+from breakeven.doctor.public_figures import public_accept_length, quantization_loss
 from breakeven.findings import Finding
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
-from breakeven.verdict.public_figures import public_accept_length, quantization_loss
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.verdict.reported.wording import printed, share
