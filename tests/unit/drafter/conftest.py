@@ -122,6 +122,8 @@ def make_head(tmp_path: Path) -> Callable[..., Path]:
         }
         if config.get("fc_norm"):
             shapes |= {f"fc_norm.{index}.weight": (hidden,) for index in range(3)}
+        if config.get("norm_before_fc"):
+            shapes["input_norm.weight"] = (3 * hidden,)
         if own_embedding:
             shapes["embed_tokens.weight"] = (config["vocab_size"], hidden)
         tensors = random_tensors(shapes, seed)

@@ -81,6 +81,8 @@ class _Pass:
 
     def _combine(self, auxiliary: Tensor) -> Tensor:
         weights, auxiliary = self.weights, auxiliary.to(self.weights.fc.dtype)
+        if weights.input_norm is not None:
+            auxiliary = _norm(auxiliary, weights.input_norm, self.shape.rms_norm_eps)
         if weights.fc_norm is not None:
             three = zip(auxiliary.chunk(3, dim=-1), weights.fc_norm, strict=True)
             auxiliary = torch.cat([_norm(state, weight, self.shape.rms_norm_eps) for state, weight in three], dim=-1)
@@ -99,7 +101,8 @@ class _Pass:
     def _finish(self, states: Tensor, mixed: Tensor) -> Tensor:
         """From attention's outcome [S, N, T, D] to the layer's pre-norm output [S, T, H]."""
         weights, eps = self.weights, self.shape.rms_norm_eps
-        hidden = states[:, -mixed.shape[2] :] + mixed.transpose(1, 2).flatten(2) @ weights.out.T
+        start = _norm(states, weights.hidden_norm, eps) if self.config.norm_before_residual else states
+        hidden = start[:, -mixed.shape[2] :] + mixed.transpose(1, 2).flatten(2) @ weights.out.T
         gate, up = (_norm(hidden, weights.post_norm, eps) @ weights.gate_up.T).chunk(2, dim=-1)
         return hidden + (F.silu(gate) * up) @ weights.down.T
 

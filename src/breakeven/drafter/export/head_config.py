@@ -55,7 +55,8 @@ def head_config(config: Eagle3Config, target: ModelFolder, engines: Engines, dty
         "attention_bias": False,
         "mlp_bias": False,
         "tie_word_embeddings": False,
-        "norm_before_residual": False,
+        "norm_before_residual": config.norm_before_residual,
+        "norm_before_fc": config.norm_before_fc,
         "fc_norm": config.fc_norm,
         "norm_output": config.norm_output,
         "rope_theta": shape.rope_theta,
@@ -92,6 +93,11 @@ def refuse_inexpressible(config: Eagle3Config, weights: Eagle3Weights, engines: 
             f"auxiliary layer {low} is the embedding, which layer outputs cannot name: SGLang cannot serve it; export it for vllm "
             "only"
         )
+    if config.norm_before_residual and engines != "vllm":
+        raise CheckpointError(
+            "norm_before_residual is true: the residual starts from the normed state, which SGLang implements in no release: "
+            "it would serve another function. Export it for vllm only, or train again with norm_before_residual false"
+        )
     if weights.embed is not None and engines != "vllm":
         raise CheckpointError(
             "the head has an embedding of its own that differs from the target's, and SGLang always uses the target's: it "
@@ -104,6 +110,8 @@ def doubts_of(config: Eagle3Config, target: ModelFolder, engines: Engines) -> tu
     doubts = []
     if config.fc_norm or config.norm_output:
         doubts.append("fc_norm and norm_output (EAGLE-3.1) need vLLM 0.22.1 or SGLang 0.5.12.post1 or later; older ones drop them")
+    if config.norm_before_fc:
+        doubts.append("norm_before_fc needs vLLM 0.20.2 or SGLang 0.5.18 or later, and a head in Llama's form; older ones drop it")
     kind = str(target.config.get("model_type", "")).lower()
     if engines != "vllm" and any(family in kind for family in LATENT_TARGETS) and config.auxiliary_layers[0] != 2:
         doubts.append(

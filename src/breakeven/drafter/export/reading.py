@@ -124,10 +124,7 @@ def _refuse_other_functions(folder: ModelFolder) -> None:
     deeper = sorted(name for name in folder.tensors if name.startswith(("layers.1.", "midlayer.1.")))
     if deeper:
         raise CheckpointError(where + f"more than one decoder layer ({deeper[0]}); EAGLE-3 heads here have one")
-    for name, what in (
-        ("input_norm.weight", "norm_before_fc (one norm over the three states together)"),
-        ("mask_hidden", "parallel drafting (P-EAGLE)"),
-    ):
+    for name, what in (("mask_hidden", "parallel drafting (P-EAGLE)"),):
         if name in folder.tensors:
             raise CheckpointError(where + f"{what}, tensor {name}: a function that the model here does not have")
     if any(name.endswith(".bias") for name in folder.tensors):
@@ -146,18 +143,15 @@ def _from_speculators(folder: ModelFolder, sizes: Sizes) -> tuple[dict[str, Any]
     layer = config.get("transformer_layer_config")
     if not isinstance(layer, dict):
         raise CheckpointError(f"{where}: transformer_layer_config is {layer!a}; expected the decoder layer's configuration")
-    if config.get("norm_before_residual", True):
-        raise CheckpointError(
-            f"{where}: norm_before_residual is {config.get('norm_before_residual', 'absent, which means true')}: the residual "
-            "starts from the normed state, which SGLang does not implement and the model here does not compute. Serve it "
-            "with vLLM as it is, or train it again with norm_before_residual false"
-        )
     notes: list[str] = []
     ids = config.get(IDS_KEY)
     if isinstance(ids, list) and len(ids) == 4 and ids[-1] == sizes.num_layers:
         notes.append(f"layer id {ids[-1]} names the last hidden state, which training needed and drafting does not: left out")
         ids = ids[:3]
     own = {key: config[key] for key in ("norm_before_fc", "fc_norm", "norm_output", "draft_vocab_size") if key in config}
+    own["norm_before_residual"] = config.get("norm_before_residual", True)
+    if "norm_before_residual" not in config:
+        notes.append("norm_before_residual is absent, which in this layout means true")
     rewritten = {
         **layer,
         **own,

@@ -34,6 +34,8 @@ def _named(config: Eagle3Config, weights: Eagle3Weights) -> Iterator[tuple[str, 
     shape = config.shape
     rows = [heads * shape.head_dim for heads in (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads)]
     yield "fc.weight", weights.fc
+    if weights.input_norm is not None:
+        yield "input_norm.weight", weights.input_norm
     if weights.fc_norm is not None:
         for index, norm in enumerate(weights.fc_norm):
             yield f"fc_norm.{index}.weight", norm

@@ -80,7 +80,7 @@ def _differences(head: ImportedHead, config: Eagle3Config, weights: Eagle3Weight
             f"auxiliary layers {list(found.auxiliary_layers)} (layer inputs) are written, {list(config.auxiliary_layers)} were "
             "trained"
         )
-    for part in ("draft_vocab_size", "fc_norm", "norm_output"):
+    for part in ("draft_vocab_size", "fc_norm", "norm_output", "norm_before_fc", "norm_before_residual"):
         if getattr(found, part) != getattr(config, part):
             yield f"{part} is {getattr(found, part)}, trained was {getattr(config, part)}"
     for part in ("rope_theta", "rms_norm_eps", "num_heads", "num_kv_heads", "head_dim", "intermediate_size"):

@@ -90,7 +90,7 @@ def _layer(
     )
     queries, keys, values = qkv.split([shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], dim=1)
     mixed = causal_attention(rotate(queries, positions, shape), rotate(keys, positions, shape), values)
-    hidden = states + mixed @ weights.out.T
+    hidden = (beside if config.norm_before_residual else states) + mixed @ weights.out.T
     gate, up = (norm(hidden, weights.post_norm, eps) @ weights.gate_up.T).chunk(2, dim=-1)
     return hidden + (torch.nn.functional.silu(gate) * up) @ weights.down.T
 

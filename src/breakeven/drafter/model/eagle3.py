@@ -9,7 +9,9 @@ token x_(t+1), and predicts x_(t+2)::
     token = lm_head(norm(h)), mapped to the target's vocabulary by adding the offset d2t
 
 EAGLE-3.1 adds two options, here as vLLM and SGLang mean them: `fc_norm` norms each auxiliary state on its own before fc, and
-`norm_output` feeds norm(h) back in place of h. (SpecForge writes `norm_output` for heads it trained with the pre-norm state.)
+`norm_output` feeds norm(h) back in place of h. Two older options are speculators': `norm_before_fc` norms the three states
+together, and `norm_before_residual` starts the residual from the normed g, which SGLang does not know. (SpecForge writes
+`norm_output` for heads it trained with the pre-norm state.)
 
 Auxiliary ids name the residual stream **entering** that layer. Two keys are met in the field, in different conventions: top level
 (vLLM: layer inputs, taken as they are) and `eagle_config` (SGLang and SpecForge: layer outputs, so one lower).
@@ -32,8 +34,6 @@ __all__ = ["IDS_KEY", "Eagle3Config", "Eagle3Weights", "TargetSizes", "default_a
 
 # Options that change the function and that this graph does not have: refused, never ignored.
 UNSUPPORTED_OPTIONS = (
-    "norm_before_residual",
-    "norm_before_fc",
     "attention_bias",
     "mlp_bias",
     "parallel_drafting",
@@ -67,6 +67,8 @@ class Eagle3Config:
     auxiliary_source: str
     fc_norm: bool = False
     norm_output: bool = False
+    norm_before_fc: bool = False
+    norm_before_residual: bool = False
 
     @classmethod
     def from_folder(cls, folder: ModelFolder, target: TargetSizes) -> Eagle3Config:
@@ -109,6 +111,9 @@ class Eagle3Config:
             auxiliary_source=source,
             fc_norm=_flag(config, "fc_norm", where),
             norm_output=_flag(config, "norm_output", where),
+            # vLLM looks inside eagle_config first
+            norm_before_fc=_flag({"norm_before_fc": config.get("norm_before_fc"), **eagle}, "norm_before_fc", where),
+            norm_before_residual=_flag(config, "norm_before_residual", where),
         )
 
 
@@ -155,6 +160,7 @@ class Eagle3Weights:
     embed: Tensor | None  # [V, H], None: the target's
     target_ids: Tensor  # [W] int64
     fc_norm: Tensor | None = None  # [3, H], low to high
+    input_norm: Tensor | None = None  # [3H], of norm_before_fc
 
     @classmethod
     def from_folder(cls, folder: ModelFolder, config: Eagle3Config, dtype: torch.dtype) -> Eagle3Weights:
@@ -183,6 +189,8 @@ class Eagle3Weights:
         }
         fc_norms = [f"fc_norm.{index}.weight" for index in range(3)] if config.fc_norm else []
         shapes |= dict.fromkeys(fc_norms, (hidden,))
+        if config.norm_before_fc:
+            shapes["input_norm.weight"] = (3 * hidden,)
         own_embedding = "embed_tokens.weight" in folder.tensors
         if own_embedding:
             shapes["embed_tokens.weight"] = (shape.vocab_size, hidden)
@@ -204,12 +212,14 @@ class Eagle3Weights:
             embed=tensors["embed_tokens.weight"] if own_embedding else None,
             target_ids=_target_ids(folder, config),
             fc_norm=torch.stack([tensors[name] for name in fc_norms]) if fc_norms else None,
+            input_norm=tensors.get("input_norm.weight"),
         )
 
     def to(self, device: torch.device) -> Eagle3Weights:
         """The same weights on `device`."""
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        return Eagle3Weights(**{name: None if part is None else part.to(device) for name, part in parts.items()})
+        moved: dict[str, Any] = {name: None if part is None else part.to(device) for name, part in parts.items()}
+        return Eagle3Weights(**moved)
 
 
 def _target_ids(folder: ModelFolder, config: Eagle3Config) -> Tensor:

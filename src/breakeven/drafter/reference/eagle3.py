@@ -16,6 +16,8 @@ __all__ = ["combine", "draft_chain", "eagle3_layer"]
 
 def combine(auxiliary: Tensor, config: Eagle3Config, weights: Eagle3Weights) -> Tensor:
     """First states g [T, H] from the target's three auxiliary states side by side [T, 3H]."""
+    if weights.input_norm is not None:
+        auxiliary = norm(auxiliary, weights.input_norm, config.shape.rms_norm_eps)
     if weights.fc_norm is not None:
         three = zip(auxiliary.chunk(3, dim=-1), weights.fc_norm, strict=True)
         auxiliary = torch.cat([norm(state, weight, config.shape.rms_norm_eps) for state, weight in three], dim=-1)
@@ -29,11 +31,12 @@ def eagle3_layer(states: Tensor, embedded: Tensor, config: Eagle3Config, weights
     """
     shape, eps = config.shape, config.shape.rms_norm_eps
     positions = torch.arange(len(states))
-    both = torch.cat([norm(embedded, weights.embed_norm, eps), norm(states, weights.hidden_norm, eps)], dim=-1)
+    beside = norm(states, weights.hidden_norm, eps)
+    both = torch.cat([norm(embedded, weights.embed_norm, eps), beside], dim=-1)
     qkv = (both @ weights.qkv.T).view(len(states), -1, shape.head_dim)
     queries, keys, values = qkv.split([shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], dim=1)
     mixed = causal_attention(rotate(queries, positions, shape), rotate(keys, positions, shape), values)
-    hidden = states + mixed @ weights.out.T
+    hidden = (beside if config.norm_before_residual else states) + mixed @ weights.out.T
     gate, up = (norm(hidden, weights.post_norm, eps) @ weights.gate_up.T).chunk(2, dim=-1)
     return hidden + (torch.nn.functional.silu(gate) * up) @ weights.down.T
 

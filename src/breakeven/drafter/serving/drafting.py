@@ -90,12 +90,13 @@ class Eagle3Drafter:
         self.auxiliary_layers: tuple[int, ...] = config.auxiliary_layers
         self._shape = config.shape
         self._norm_output = config.norm_output
+        self._norm_before_residual = config.norm_before_residual
         self._cache = cache
         self._rotary = rotary
         self._embed = weights.embed if weights.embed is not None else target_embed
         self._embed_norm, self._hidden_norm = weights.embed_norm, weights.hidden_norm
         self._post_norm, self._norm = weights.post_norm, weights.norm
-        self._fc_norm = weights.fc_norm
+        self._fc_norm, self._input_norm = weights.fc_norm, weights.input_norm
         self._fc, self._qkv, self._out = Matmul(weights.fc), Matmul(weights.qkv), Matmul(weights.out)
         self._gate_up, self._down, self._head = Matmul(weights.gate_up), Matmul(weights.down), Matmul(weights.head)
         self._target_ids = weights.target_ids
@@ -126,6 +127,8 @@ class Eagle3Drafter:
         return proposals
 
     def _combine(self, states: Tensor) -> Tensor:
+        if self._input_norm is not None:
+            states = rms_norm(states, self._input_norm, self._shape.rms_norm_eps)
         if self._fc_norm is not None:
             three = zip(states.chunk(3, dim=-1), self._fc_norm, strict=True)
             states = torch.cat([rms_norm(state, weight, self._shape.rms_norm_eps) for state, weight in three], dim=-1)
@@ -141,10 +144,9 @@ class Eagle3Drafter:
         shape, eps = self._shape, self._shape.rms_norm_eps
         attend = Attention(spans, self._cache, shape.num_heads)
         embedded = rms_norm(self._embed[token_ids], self._embed_norm, eps)
-        qkv = self._qkv(torch.cat([embedded, rms_norm(states, self._hidden_norm, eps)], dim=-1)).view(
-            len(states), -1, shape.head_dim
-        )
+        beside = rms_norm(states, self._hidden_norm, eps)
+        qkv = self._qkv(torch.cat([embedded, beside], dim=-1)).view(len(states), -1, shape.head_dim)
         Rotary.rotate_(qkv[:, : shape.num_heads + shape.num_kv_heads], self._rotary.tables(attend.positions))
-        hidden = states + self._out(attend(0, qkv))
+        hidden = (beside if self._norm_before_residual else states) + self._out(attend(0, qkv))
         gate, up = self._gate_up(rms_norm(hidden, self._post_norm, eps)).chunk(2, dim=-1)
         return hidden + self._down(F.silu(gate) * up)

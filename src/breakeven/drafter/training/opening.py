@@ -99,7 +99,7 @@ def open_parts(plan: TrainPlan, base: Path, processes: Processes, say: Callable[
         f"{len(samples)} samples, {corpus.num_tokens} tokens, {corpus.num_answer_tokens} of them answers; "
         f"{report.num_cut} cut to {longest} tokens; a draft vocabulary of {len(target_ids)} covers {corpus.coverage:.2%} of answers"
     )
-    capture = Capture.from_folder(target, config.auxiliary_layers, device=device, dtype=dtype)
+    capture = Capture.from_folder(target, config.auxiliary_layers, device=device, dtype=dtype, defer_checks=True)
     return Parts(
         plan=plan,
         target=target,
@@ -129,6 +129,11 @@ def _head(
         if plan.head != HeadPlan():
             raise PlanError("start_from brings its own head; remove the keys under head")
         given = read_head(resolve_model(plan.start_from, base), target)
+        if given.config.norm_before_fc or given.config.norm_before_residual:
+            raise PlanError(
+                f"start_from {plan.start_from}: norm_before_fc is {given.config.norm_before_fc} and norm_before_residual "
+                f"{given.config.norm_before_residual}; this trainer does not train such heads, start from another or from none"
+            )
         return given.config, given.weights.target_ids, given.weights
     config = head_config(target, plan.head)
     counts = count_tokens(samples, config.shape.vocab_size)

@@ -72,7 +72,11 @@ def helpful(weights, target, held_out, seed: int):
     return dataclasses.replace(weights, target_ids=ids.sort().values, head=head)
 
 
-@pytest.mark.parametrize("options", [{}, {"norm_output": True}, {"fc_norm": True}], ids=["3", "3.1 output", "3.1 fc"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"norm_output": True}, {"fc_norm": True}, {"norm_before_residual": True, "norm_before_fc": True}],
+    ids=["3", "3.1 output", "3.1 fc", "speculators"],
+)
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_drafts_and_rounds_are_those_of_the_plain_oracle(make_head, load_head, target, options, k):
     extra = {f"fc_norm.{index}.weight": torch.full((32,), 0.5 + index) for index in range(3)} if "fc_norm" in options else {}

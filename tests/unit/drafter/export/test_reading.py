@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from breakeven.checkpoints.folder import open_folder
 from breakeven.drafter.export.reading import read_head
+from breakeven.drafter.export.writing import write_head
 from breakeven.errors import CheckpointError
 
 IDS = "eagle_aux_hidden_state_layer_ids"
@@ -136,19 +137,14 @@ def add_tensor(name: str):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda make_head: speculators(make_head, norm_before_residual=True), "norm_before_residual is True"),
-        (
-            lambda make_head: rewrite(speculators(make_head), lambda config: without(config, "norm_before_residual")),
-            "absent, which means true",
-        ),
         (lambda make_head: speculators(make_head, speculators_model_type="dflash"), "dflash"),
         (lambda make_head: speculators(make_head, transformer_layer_config=None), "transformer_layer_config is None"),
-        (lambda make_head: speculators(make_head, norm_before_fc=True), "norm_before_fc"),
+        (lambda make_head: speculators(make_head, norm_before_fc=True), "input_norm.weight"),
         (lambda make_head: speculators(make_head, target_hidden_size=64), "target_hidden_size is 64"),
         (lambda make_head: speculators(make_head, **{IDS: [1, 2, 3, 3]}), "three"),
         (add_tensor("layers.0.self_attn.kv_a_proj_with_mqa.weight"), "latent attention"),
         (add_tensor("layers.1.mlp.up_proj.weight"), "more than one decoder layer"),
-        (add_tensor("input_norm.weight"), "norm_before_fc"),
+        (add_tensor("input_norm.weight"), "no place for: 'input_norm.weight'"),
         (add_tensor("mask_hidden"), "P-EAGLE"),
         (add_tensor("midlayer.self_attn.q_proj.bias"), "biases"),
         (lambda make_head: make_head(rope_scaling={"rope_type": "longrope", "factor": 2.0}), "longrope"),
@@ -193,3 +189,14 @@ def test_the_advice_about_pickles_works(make_head, target, monkeypatch):
     assert all(torch.equal(again[name], tensor) for name, tensor in tensors.items())
     save_file(tensors, folder / "model.safetensors")
     assert read_head(folder, target).config.auxiliary_layers == (1, 2, 3)
+
+
+def test_what_speculators_leaves_out_means_true(make_head, target, tmp_path):
+    said = read_head(rewrite(speculators(make_head), lambda config: without(config, "norm_before_residual")), target)
+    assert said.config.norm_before_residual
+    assert "means true" in said.notes[0]
+    with pytest.raises(CheckpointError, match="which SGLang implements in no release"):
+        write_head(said.config, said.weights, target, tmp_path / "out")
+    written = write_head(said.config, said.weights, target, tmp_path / "out", engines="vllm")
+    assert written.config["norm_before_residual"] is True
+    assert read_head(tmp_path / "out", target).config.norm_before_residual

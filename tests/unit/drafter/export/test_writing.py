@@ -54,9 +54,11 @@ def test_one_folder_for_both_engines(make_head, target, tmp_path):
     assert {tensor.dtype for name, tensor in tensors.items() if name not in ("d2t", "t2d")} == {torch.bfloat16}
 
 
-@pytest.mark.parametrize("options", [{}, {"fc_norm": True, "norm_output": True}], ids=["3", "3.1"])
+@pytest.mark.parametrize(
+    "options", [{}, {"fc_norm": True, "norm_output": True}, {"norm_before_fc": True}], ids=["3", "3.1", "norm before fc"]
+)
 def test_reading_gives_the_head_that_was_written(make_head, target, tmp_path, options):
-    extra = {f"fc_norm.{index}.weight": torch.full((32,), 0.5 + index) for index in range(3)} if options else {}
+    extra = {f"fc_norm.{index}.weight": torch.full((32,), 0.5 + index) for index in range(3)} if "fc_norm" in options else {}
     head = read_head(make_head(extra=extra, **options), target)
     export(head, target, tmp_path / "out", dtype=torch.float32)
     again = read_head(tmp_path / "out", target)

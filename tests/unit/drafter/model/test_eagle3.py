@@ -62,8 +62,9 @@ def test_default_auxiliary_layers_are_the_engines():
     ("overrides", "message"),
     [
         ({"architectures": ["LlamaForCausalLM"]}, "EAGLE-3"),
-        ({"norm_before_residual": True}, "norm_before_residual"),
-        ({"eagle_config": {"norm_before_fc": True}}, "norm_before_fc"),
+        ({"norm_before_residual": "yes"}, "norm_before_residual is 'yes'"),
+        ({"eagle_config": {"norm_before_fc": True}}, "input_norm.weight"),
+        ({"attention_bias": True}, "attention_bias"),
         ({"fc_norm": "yes"}, "fc_norm is 'yes'"),
         ({"num_hidden_layers": 2}, "num_hidden_layers"),
         ({"hidden_size": 16}, "hidden_size is 16"),
@@ -124,3 +125,13 @@ def test_norms_of_eagle_3_1_are_read(make_head, load_head, target):
 def test_norms_that_the_config_does_not_announce_are_refused(make_head, load_head, target):
     with pytest.raises(CheckpointError, match=r"fc_norm\.0"):
         load_head(make_head(extra={"fc_norm.0.weight": torch.ones(32)}), target)
+
+
+def test_norms_of_speculators_are_read_where_vllm_looks(make_head, load_head, target):
+    config, weights = load_head(make_head(norm_before_fc=True, norm_before_residual=True), target)
+    assert (config.norm_before_fc, config.norm_before_residual) == (True, True)
+    assert weights.input_norm.shape == (96,)
+    inside = make_head("inside", norm_before_fc=True, eagle_config={"norm_before_fc": False})
+    with pytest.raises(CheckpointError, match=r"no place for: 'input_norm\.weight'"):
+        load_head(inside, target)
+    assert load_head(make_head("plain"), target)[1].input_norm is None

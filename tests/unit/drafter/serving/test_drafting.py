@@ -42,6 +42,7 @@ YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 
         {"own_embedding": True},
         {"fc_norm": True},
         {"norm_output": True},
+        {"norm_before_fc": True, "norm_before_residual": True},
         {"fc_norm": True, "norm_output": True, "rope_scaling": YARN},
     ],
 )
