@@ -27,6 +27,7 @@ FUSED = {
 _EXCEPTION_KEYS = ("ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules", "exclude", "llm_int8_skip_modules")
 _SCALES = ("weight_scale", "weight_scale_inv", "weight_scale_2", "scales", "weight_global_scale", "scale")
 _PACKED = ("weight_packed", "qweight")
+_PACKED_METHODS = ("awq", "gptq", "auto-round", "auto_round", "w4a16")
 _PLAIN_TYPES = ("BF16", "F16", "F32")
 _EIGHT_BITS = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I8")
 MAX_EXCEPTIONS, MAX_PATTERN = 500, 200
@@ -36,7 +37,9 @@ _NESTED_REPEAT = re.compile(r"[*+}]\)?[*+{]|\([^)]*[*+][^)]*\)[*+{]")
 
 @dataclass(frozen=True, kw_only=True)
 class Quantization:
-    """`covers_all_linear`: it applies to every linear layer that is not excepted, so that the rest can be judged."""
+    """covers_all_linear: it applies to every linear layer that is not excepted, so that the rest can be judged.
+    is_packed: the format keeps weights under another name than `weight`.
+    """
 
     source: str
     method: str
@@ -44,6 +47,7 @@ class Quantization:
     covers_all_linear: bool
     quantized: tuple[str, ...]
     plain: tuple[str, ...]
+    is_packed: bool
 
     def excepts(self, module: str) -> bool:
         """Whether an exception names this module, under any prefix that an exporter or an engine gives the layer."""
@@ -74,6 +78,7 @@ def quantization(draft: Drafter) -> Quantization | None:
         covers_all_linear=_covers_all(table),
         quantized=quantized_modules(draft),
         plain=_plain_modules(draft),
+        is_packed=str(method).lower().startswith(_PACKED_METHODS) or table.get("format") == "pack-quantized",
     )
 
 

@@ -2,8 +2,9 @@
 
 Detects: a quantization_config that covers matrices which are stored plain, without scales; typically copied from the target.
 
-Why it hurts: the engine builds quantized layers and finds no parameters for them. vLLM stops or leaves them as they are; SGLang
-drops the plain tensors silently, and nothing is accepted.
+Why it hurts: the engine builds quantized layers and finds no parameters for them. Where the format packs its weights under other
+names, vLLM refuses the plain ones; else it casts them and multiplies by scales that nobody set (seen in 0.32: it starts, and
+accepts nothing). SGLang passes over names that it does not know.
 
 Evidence: quantization_config; the tensors.
 
@@ -45,6 +46,6 @@ def check(evidence: Evidence) -> Iterator[Told]:
         remedy="Remove quantization_config from the drafter."
         if copied
         else "List them under the exceptions of quantization_config.",
-        symptoms=Symptoms(vllm="load-error", sglang="floor"),
+        symptoms=Symptoms(vllm="load-error" if found.is_packed else "floor", sglang="floor"),
         repairable=copied,
     )

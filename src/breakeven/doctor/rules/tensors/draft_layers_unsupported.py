@@ -36,7 +36,12 @@ def check(evidence: Evidence) -> Iterator[Told]:
             title=f"config.json gives the drafter {count} layers, its tensors make up {held}",
             evidence=told,
             remedy=f'Set "num_hidden_layers": {held}.',
-            symptoms=Symptoms(vllm="floor" if count > held else "load-error", sglang="load-error" if count > 1 else "floor"),
+            symptoms=Symptoms(
+                vllm="not known" if count > held else "load-error",
+                sglang="load-error"
+                if drafter_fact("sglang", "several layers", evidence.version).settled == "refused"
+                else "not known",
+            ),
             repairable=True,
         )
     elif count > 1 and "sglang" in evidence.engines:

@@ -2,8 +2,9 @@
 
 Detects: attention, MLP, norms, head or map against the drafter's config.json; fc against the target's hidden size.
 
-Why it hurts: the engine allocates by the configuration; it refuses the tensor, or loads a part of it. A configuration copied from
-another drafter, or a drafter made for another target, looks like this.
+Why it hurts: the engine allocates by the configuration. It refuses most tensors of another shape; of attention and MLP matrices
+that are larger than configured it loads the first part without a word. A configuration copied from another drafter, or a drafter
+made for another target, looks like this.
 
 Evidence: the shape, and the keys it should follow from.
 
@@ -22,6 +23,8 @@ from breakeven.doctor.told import Fault, Told
 
 _PACKED = ("U8", "I8", "I32", "U32", "F4")
 _VOCABULARY = ("d2t", "t2d")
+# Read by trainers only.
+_IGNORED = ("t2d",)
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
@@ -29,27 +32,35 @@ def check(evidence: Evidence) -> Iterator[Told]:
     assert draft is not None
     if draft.method not in ("eagle3", None):
         return
-    wrong = []
+    wrong, refused = [], False
     theirs = whole(language_config(evidence.target).get("vocab_size")) if evidence.target is not None else None
     for role, shape in expected_shapes(draft).items():
         info = draft.by_role.get(role)
         if info is not None and role in ("t2d", "embed_tokens.weight") and theirs is not None and info.shape[:1] == (theirs,):
             continue  # as the target has it: it is vocab_size that is wrong, another rule's
         if info is not None and info.shape != shape and (role in _VOCABULARY or info.dtype not in _PACKED):
+            refused |= role not in _IGNORED and not _cut_silently(role, info.shape, shape)
             wrong.append(
                 f"{info.file.name}: {role.replace('layer.', 'midlayer.')} is {list(info.shape)}, config.json gives {list(shape)}"
             )
-    wrong += _fc(evidence)
+    about_fc = list(_fc(evidence))
+    wrong, refused = [*wrong, *about_fc], refused or bool(about_fc)
     if not wrong:
         return
     yield Fault(
-        severity="error",
+        severity="error" if any(": t2d " not in line for line in wrong) else "warning",
         confidence="high",
         title=f"{len(wrong)} tensor shape{'s' if len(wrong) > 1 else ''} contradict the configuration",
         evidence=tuple(wrong[:8]),
         remedy="Use the config.json that was exported with these weights, or the drafter that was made for this target.",
-        symptoms=both("load-error"),
+        symptoms=both("load-error" if refused else "all-positions-lower"),
     )
+
+
+def _cut_silently(role: str, there: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Layers that are split over devices take the first part of a larger tensor without a word (seen in vLLM 0.32)."""
+    smaller = len(there) == len(wanted) and all(mine >= asked for mine, asked in zip(there, wanted, strict=True))
+    return role.startswith(("layer.mlp.", "layer.self_attn.")) and smaller
 
 
 def _fc(evidence: Evidence) -> Iterator[str]:
