@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from breakeven.drafter.data.importing import import_conversations
 from breakeven.drafter.data.inspection import inspect_training_file
@@ -159,3 +161,35 @@ def test_a_conversation_cut_short_keeps_its_earlier_answers(tmp_path: Path, make
         assert cut.loss_mask == whole.loss_mask[:length]
         assert cut.loss_mask[cut.num_prompt_tokens]
         assert not cut.loss_mask[cut.num_prompt_tokens - 1]
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+TURNS = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "system", "tool"]), "content": st.text(max_size=8) | JSON_VALUES},
+    optional={"reasoning_content": JSON_VALUES, "tool_calls": JSON_VALUES},
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(st.lists(TURNS, max_size=5) | JSON_VALUES, min_size=1, max_size=3),
+    family=st.sampled_from(["thinking", "marked"]),
+)
+def test_any_conversation_is_a_sample_or_one_clear_error(
+    tmp_path: Path, family_targets: dict[str, TargetFiles], lines: list[object], family: str
+) -> None:
+    target, out = family_targets[family], tmp_path / "t.jsonl"
+    out.unlink(missing_ok=True)
+    log = write(tmp_path / "l.jsonl", *({"messages": line} for line in lines))
+    try:
+        made = import_conversations(out, [log], target)
+    except DataError:
+        assert not out.exists()
+    else:
+        found = [sample for side in ("train", "held_out") for sample in read_samples(out, split=side, target=target)]  # type: ignore[arg-type]
+        assert len(found) == made.num_samples > 0
+        inspect_training_file(out, target)
