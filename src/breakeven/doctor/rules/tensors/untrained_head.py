@@ -27,10 +27,9 @@ def check(evidence: Evidence) -> Iterator[Told]:
     assert draft is not None
     if draft.method != "eagle3" or not is_untrained(draft):
         return
-    at_floor = any(
-        one.acceptance is not None and one.acceptance.accept_length is not None and one.acceptance.accept_length < FLOOR
-        for one in evidence.speculating
-    )
+    measured = evidence.readings.readings if evidence.readings is not None else ()
+    lengths = [one.acceptance.accept_length for one in measured if one.acceptance is not None]
+    at_floor = any(length is not None and length < FLOOR for length in lengths)
     yield Fault(
         severity="error" if at_floor else "info",
         confidence="high" if at_floor else "medium",
