@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from breakeven.engines.base import Arm
 from breakeven.errors import UsageError
 from breakeven.experiment.record import RunRecord
 from breakeven.loadgen.samples import LoadPoint
+from breakeven.verdict.equality.check import without_arms
 from breakeven.verdict.measured.case import Case, study
 from breakeven.verdict.measured.deciding import schedule
 from breakeven.verdict.measured.wording import interval_of_log, load_list, ratio
@@ -25,16 +27,16 @@ class Choice:
     notes: tuple[str, ...]
 
 
-def choose(record: RunRecord, arm_name: str | None = None, label: str | None = None) -> Choice:
+def choose(record: RunRecord, arm_name: str | None = None, label: str | None = None, *, faulty: Collection[str] = ()) -> Choice:
     """The winner where the run has one, otherwise the baseline; or the arm and load point that were asked for.
 
     An arm wins where it is the best of those that pay. With winners at several load points the clearest win counts: the one whose
-    interval of the speedup begins highest.
+    interval of the speedup begins highest. Arms that are `faulty` (their output differs) do not win; when asked for, that is said.
 
     Raises:
         UsageError: no such arm or load point, or an arm that cannot be served from here.
     """
-    case = study(record)
+    case = study(record if arm_name is not None else without_arms(record, faulty))
     if label is not None and label not in case.loads:
         raise UsageError(f"load point {label!a}: not in this run; expected one of {', '.join(case.loads)}")
     if arm_name is not None and arm_name not in {arm.name for arm in record.arms}:
@@ -47,7 +49,11 @@ def choose(record: RunRecord, arm_name: str | None = None, label: str | None = N
         arm_name, load, why = _winner(case, chosen, label)
     arm = case.run.arm(arm_name)
     _check_servable(arm, record)
-    return Choice(arm=arm, load=case.run.load(load), why=why, notes=_notes(case, chosen, arm_name))
+    told = tuple(
+        f"{name} is not {'fit for use' if name == arm_name else 'considered'}: its output differs from plain's (breakeven equal)"
+        for name in faulty
+    )
+    return Choice(arm=arm, load=case.run.load(load), why=why, notes=(*told, *_notes(case, chosen, arm_name)))
 
 
 def _winner(case: Case, chosen: dict[str, str], label: str | None) -> tuple[str, str, str]:

@@ -30,6 +30,7 @@ from breakeven.experiment.summary import RunSummary
 from breakeven.experiment.trial import Trial
 from breakeven.experiment.voids import find_voids
 from breakeven.loadgen.run import Progress
+from breakeven.verdict.equality.check import faulty_arms, read_equality
 
 __all__ = ["Prepared", "Served", "prepare", "serve"]
 
@@ -78,7 +79,7 @@ def prepare(folder: Path, *, arm: str | None = None, label: str | None = None) -
     """
     record, plan = read_run(folder), stored_plan(folder)
     assert plan is not None, "a run that can be read has a plan"
-    choice = choose(record, arm, label)
+    choice = choose(record, arm, label, faulty=faulty_arms(record, read_equality(folder)))
     again = relaunch(folder, record, choice.arm)
     get_engine(choice.arm.engine).check(choice.arm)
     return Prepared(

@@ -19,8 +19,9 @@ COLUMNS = (
     "break_even", "break_even_low", "break_even_high", "speedup", "speedup_low", "speedup_high", "level", "basis", "outcome",
     "predicted_speedup", "predicted_speedup_low", "predicted_speedup_high",
 )  # fmt: skip
-# In place of an outcome: an arm that accepts to order shows what a round costs, and is nothing to be run.
+# In place of an outcome: neither an arm that accepts to order nor one that changes the output is to be run.
 PROBE = "probe"
+DIFFERS = "output differs"
 # A spreadsheet takes a cell that begins so for a formula; some take the full-width forms too, and skip white space before them.
 FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
@@ -65,7 +66,7 @@ def render_csv(result: Result) -> str:
                 *_bounds(comparison.ratio if comparison else None),
                 comparison and comparison.ratio.level,
                 comparison and comparison.basis,
-                comparison and (comparison.outcome or PROBE),
+                comparison and (comparison.outcome or (PROBE if lookup.is_probe(cell.arm) else DIFFERS)),
                 *_bounds(comparison.predicted if comparison else None),
             ]
         )

@@ -136,6 +136,6 @@ def outcome(lookup: Lookup, arm: str, load: str) -> str:
     if comparison is None:
         return "baseline" if lookup.is_baseline(arm, load) else MISSING
     if comparison.outcome is None:
-        return MISSING
+        return "✗ output differs"
     predicted = " (predicted)" if comparison.basis == "predicted" else ""
     return f"{OUTCOME_MARKS[comparison.outcome]} {comparison.outcome}{predicted}"

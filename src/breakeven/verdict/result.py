@@ -105,7 +105,7 @@ class Comparison(_Frozen):
     ratio: Interval = Field(
         description="Throughput over the baseline's, paired by launch block; in open loop the speed of whole requests"
     )
-    outcome: Outcome | None = Field(description="Null for an arm that accepts to order: it shows a cost and is not to be run")
+    outcome: Outcome | None = Field(description="Null for an arm that is not to be run: it accepts to order, or its output differs")
     why: str = Field(description="One sentence: the rule that gave the outcome")
     num_blocks: int = 0
     launches_to_decide: int | None = Field(default=None, description="Further launches an arm that would probably decide")

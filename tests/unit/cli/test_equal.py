@@ -60,8 +60,14 @@ def test_a_faulty_arm_is_not_recommended(plan: Path) -> None:
     breakeven("equal", plan)
     _, after = breakeven("verdict", RUN, "--json")
     result = json.loads(after)
-    assert result["headline"].startswith("lossy changes the output.")
-    assert result["decision"].startswith("Do not run lossy: the answers are not plain's")
+    assert result["headline"].startswith("lossy changes the output. Of the others: Speculation pays at c=8: sound")
+    assert result["decision"].startswith("Do not run lossy: the answers are not plain's (breakeven equal). Run sound")
+    outcomes = {item["arm"]: item["outcome"] for item in result["comparisons"]}
+    assert outcomes == {"sound": "pays", "lossy": None}
+    assert {cell["arm"] for cell in result["cells"]} == {"plain", "sound", "lossy"}
+    assert not [conclusion for conclusion in result["conclusions"] if "lossy" in conclusion["text"]]
+    assert "output differs" in breakeven("report", RUN, "--format", "csv")[1]
+    assert "✗ output differs" in breakeven("report", RUN, "--format", "markdown")[1]
     codes = [finding["code"] for finding in result["findings"]]
     assert {"output-differs", "output-equal-but-rounding"} <= set(codes)
     assert "output-differs" in breakeven("report", RUN, "--format", "markdown")[1]

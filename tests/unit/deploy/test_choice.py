@@ -71,3 +71,13 @@ def test_unknown_names_are_answered_with_those_there_are(make_record: MakeRecord
         choose(make_record(plain, eagle), "medusa")
     with pytest.raises(UsageError, match="expected one of c=1, c=4"):
         choose(make_record(plain, eagle), label="c=9")
+
+
+def test_a_winner_whose_output_differs_is_not_served(make_record: MakeRecord, plain: Arm, eagle: Arm) -> None:
+    record = make_record(plain, eagle)
+    choice = choose(record, faulty=("eagle",))
+    assert choice.arm is plain
+    assert choice.notes[0] == "eagle is not considered: its output differs from plain's (breakeven equal)"
+    asked = choose(record, "eagle", faulty=("eagle",))
+    assert asked.arm is eagle
+    assert asked.notes[0] == "eagle is not fit for use: its output differs from plain's (breakeven equal)"

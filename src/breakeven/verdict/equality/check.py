@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,9 +16,10 @@ from breakeven.findings import Finding
 from breakeven.verdict.equality.deciding import ALPHA
 from breakeven.verdict.equality.judge import Passes, judge_arm
 from breakeven.verdict.equality.result import SCHEMA_VERSION, ArmEquality, Equality
+from breakeven.verdict.judge import judge
 from breakeven.verdict.result import Result
 
-__all__ = ["FILE", "judge_equality", "read_equality", "with_equality", "write_equality"]
+__all__ = ["FILE", "faulty_arms", "judge_equality", "read_equality", "with_equality", "without_arms", "write_equality"]
 
 FILE = Path(FOLDER) / "result.json"
 MAX_BYTES = 50_000_000
@@ -109,8 +111,7 @@ def with_equality(result: Result, record: RunRecord, equality: Equality | None) 
     """A run's verdict with what the check of its output says. A faulty arm is not recommended, however fast it is."""
     if equality is None:
         return result
-    stale = [key for key, value in equality.fingerprints.items() if record.provenance.get(key, value) != value]
-    if stale:
+    if stale := _stale(record, equality):
         found = [
             Finding(
                 code="output-check-outdated",
@@ -124,19 +125,51 @@ def with_equality(result: Result, record: RunRecord, equality: Equality | None) 
         return result.model_copy(update={"findings": (*found, *result.findings)})
     mine = [arm for arm in equality.arms if arm.arm in {info.name for info in result.arms}]
     findings = [_finding(arm, equality) for arm in mine]
-    faulty = [arm.arm for arm in mine if arm.outcome == "fault"]
+    faulty = faulty_arms(record, equality)
     order = {"error": 0, "warning": 1, "info": 2}
     merged = tuple(sorted((*findings, *result.findings), key=lambda finding: order[finding.severity]))
     if not faulty:
         return result.model_copy(update={"findings": merged})
-    names = " and ".join(faulty)
-    return result.model_copy(
+    names, changes = " and ".join(faulty), "changes" if len(faulty) == 1 else "change"
+    # the figures of all, the conclusions from the others alone
+    others = judge(without_arms(record, faulty))
+    return others.model_copy(
         update={
+            "headline": f"{names} {changes} the output. Of the others: {others.headline}",
+            "decision": f"Do not run {names}: the answers are not plain's (breakeven equal). {others.decision}",
+            "arms": result.arms,
+            "cells": result.cells,
             "findings": merged,
-            "headline": f"{names} {'changes' if len(faulty) == 1 else 'change'} the output. Speeds alone: {result.headline}",
-            "decision": f"Do not run {names}: the answers are not plain's (breakeven equal). By speed alone: {result.decision}",
+            "voided": result.voided,
+            "comparisons": tuple(
+                item.model_copy(update={"outcome": None, "why": f"not to be run: its output differs. {item.why}"})
+                if item.arm in faulty
+                else item
+                for item in result.comparisons
+            ),
         }
     )
+
+
+def faulty_arms(record: RunRecord, equality: Equality | None) -> tuple[str, ...]:
+    """Arms of the run whose output differs, as far as the check was made with the run's models."""
+    if equality is None or _stale(record, equality):
+        return ()
+    names = {arm.name for arm in record.arms}
+    return tuple(arm.arm for arm in equality.arms if arm.outcome == "fault" and arm.arm in names)
+
+
+def without_arms(record: RunRecord, names: Collection[str]) -> RunRecord:
+    """The run as if these arms had not been in it."""
+    return replace(
+        record,
+        arms=[arm for arm in record.arms if arm.name not in names],
+        trials=[trial for trial in record.trials if trial.arm not in names],
+    )
+
+
+def _stale(record: RunRecord, equality: Equality) -> list[str]:
+    return [key for key, value in equality.fingerprints.items() if record.provenance.get(key, value) != value]
 
 
 def _finding(arm: ArmEquality, equality: Equality) -> Finding:
