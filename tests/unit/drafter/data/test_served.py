@@ -30,7 +30,7 @@ from breakeven.drafter.serving.loop import EngineLoop
 from breakeven.drafter.serving.metrics import Exposition
 from breakeven.drafter.serving.requests import GenerationRequest
 from breakeven.drafter.serving.scripted import ScriptedCore
-from breakeven.errors import BreakevenError, EngineError, UsageError
+from breakeven.errors import BreakevenError, DataError, EngineError, UsageError
 from breakeven.loadgen.client import Endpoint
 
 Handler = Callable[[dict[str, Any], Request], Awaitable[Response]]
@@ -236,6 +236,10 @@ def test_prompts_that_are_refused_are_left_out_and_not_asked_again(
         (lambda: reply(completion(choice={"message": {"content": 5}})), "not a chat completion"),
         (lambda: reply(completion(choice={"token_ids": ["a"]})), "not a chat completion"),
         (lambda: reply(completion(usage={"prompt_tokens": 3})), "renders prompts in another way .*into 3 tokens there"),
+        (
+            lambda: reply(completion(choice={"token_ids": [5000]})),
+            "none of the first 8 answers can be used.*token id 5000 lies outside",
+        ),
         (lambda: reply(completion(prompt_token_ids=[1, 2])), "renders prompts in another way .*from token 0 on"),
     ],
 )
@@ -254,7 +258,7 @@ def test_a_server_that_cannot_be_used_is_one_clear_error(
         return answer()
 
     path = tmp_path / "t.jsonl"
-    with scripted(handler) as url, pytest.raises(EngineError, match=message):
+    with scripted(handler) as url, pytest.raises((EngineError, DataError), match=message):
         collect(path, url, make_chat_target(), key="THE_KEY")
     assert set(keys) == {"Bearer k-secret"}
     assert b"k-secret" not in path.read_bytes()
