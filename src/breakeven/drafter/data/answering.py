@@ -286,7 +286,7 @@ def _record(answer: Answer, target: TargetFiles | None) -> AnswerRecord:
         tokens, token_ids = "exact", (*answer.prompt_ids, *answer.answer_ids)
         if target is not None and max(token_ids) >= target.identity.vocab_size:
             raise DataError(
-                f"token id {max(token_ids)} lies outside the vocabulary of {target.identity.vocab_size} tokens; another model answers"
+                f"token id {max(token_ids)} lies outside the vocabulary of {target.identity.vocab_size}; another model answered"
             )
         num_prompt_tokens = len(answer.prompt_ids)
     elif not text.strip():
