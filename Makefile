@@ -2,6 +2,7 @@
 # make test   set everything up, then lint, types, unit, integration and end-to-end tests
 # make check  lint, types and unit tests only
 # make engines  build the environments of the real vLLM and the real SGLang (CPU) for the integration tests: 3 GB each, once
+# make doctor-truth  record what the real engines do with broken drafters (half an hour on a CPU)
 # make clean  remove what the above made in this folder (the fetched model stays in its cache)
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ export OMP_WAIT_POLICY := passive
 VLLM_VENV ?= .venv-vllm
 SGLANG_VENV ?= .venv-sglang
 
-.PHONY: demo test check lint types unit integration engines browser clean
+.PHONY: doctor-truth demo test check lint types unit integration engines browser clean
 
 demo: $(VENV)/.demo-ready
 	@$(bin)/breakeven fetch smollm2-135m-instruct
@@ -50,6 +51,12 @@ integration: $(VENV)/.dev-ready engines browser
 engines:
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then $(MAKE) --no-print-directory $(VLLM_VENV)/.ready $(SGLANG_VENV)/.ready; \
 	  else echo "No CPU builds for $$(uname -sm): the tests with the real vLLM and SGLang will be skipped"; fi
+
+# What the real engines do with a hand-made pair of target and drafter, broken in ways that the doctor names: half a minute a case,
+# so about half an hour for both engines. The recordings are what tests/unit/doctor/test_truth.py holds the doctor's predictions against.
+doctor-truth: engines
+	VLLM_CPU_KVCACHE_SPACE=1 PYTHONPATH=. $(VLLM_VENV)/bin/python tests/integration/doctor/truth_vllm.py tests/unit/doctor/recorded/vllm-0.32.0.json
+	PYTHONPATH=. $(SGLANG_VENV)/bin/python tests/integration/doctor/truth_sglang.py tests/unit/doctor/recorded/sglang-0.5.23.json
 
 # The report is opened in a real browser. As root on Debian the browser is installed; elsewhere those tests say that they were skipped.
 browser:

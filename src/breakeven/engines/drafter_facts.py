@@ -93,13 +93,13 @@ DRAFTER_FACTS: tuple[DrafterFact, ...] = (
     *_rows(
         "sglang",
         "layers.0 names",
-        (None, "0.5.10.post1", "dropped", "models/llama_eagle3.py: the layer is called midlayer, other names are passed over"),
+        (None, "0.5.11", "dropped", "models/llama_eagle3.py: the layer is called midlayer, other names are passed over"),
         ("0.5.12.post1", None, "read", "models/llama_eagle3.py"),
     ),
     *_rows(
         "sglang",
         "num_aux_hidden_states",
-        (None, "0.5.10.post1", "always 3", "models/llama_eagle3.py"),
+        (None, "0.5.11", "always 3", "models/llama_eagle3.py"),
         ("0.5.12.post1", None, "read", "models/llama_eagle3.py, PR 24663"),
     ),
     *_rows(
@@ -111,7 +111,7 @@ DRAFTER_FACTS: tuple[DrafterFact, ...] = (
     *_rows(
         "sglang",
         "fc_norm",
-        (None, "0.5.10.post1", "dropped", "models/llama_eagle3.py"),
+        (None, "0.5.11", "dropped", "models/llama_eagle3.py"),
         ("0.5.12.post1", None, "read", "sglang PR 24663"),
     ),
     *_rows(
@@ -123,7 +123,7 @@ DRAFTER_FACTS: tuple[DrafterFact, ...] = (
     *_rows(
         "sglang",
         "norm_output",
-        (None, "0.5.10.post1", "dropped", "models/llama_eagle3.py"),
+        (None, "0.5.11", "dropped", "models/llama_eagle3.py"),
         ("0.5.12.post1", None, "read", "sglang PR 24663"),
     ),
     *_rows(
@@ -135,7 +135,7 @@ DRAFTER_FACTS: tuple[DrafterFact, ...] = (
     *_rows(
         "sglang",
         "norm_before_fc",
-        (None, "0.5.15", "dropped", "models/llama_eagle3.py"),
+        (None, "0.5.16", "dropped", "models/llama_eagle3.py"),
         ("0.5.18", None, "read", "sglang PR 32334"),
     ),
     *_rows("vllm", "norm_before_residual", (None, None, "read", "models/llama_eagle3.py")),
@@ -158,7 +158,7 @@ DRAFTER_FACTS: tuple[DrafterFact, ...] = (
     *_rows(
         "sglang",
         "latent drafters",
-        (None, "0.5.10.post1", "refused", "model registry"),
+        (None, "0.5.11", "refused", "model registry"),
         ("0.5.12.post1", None, "read", "models/kimi_k25_eagle3.py"),
     ),
     *_rows(
