@@ -61,5 +61,5 @@ def _trained_so(draft: Drafter, rope: Rope) -> bool:
     by_model_optimizer = rope.kind == "yarn" and bool(nested.key)
     if rope.effective_theta == DEFAULT_THETA:
         return by_eagle or by_model_optimizer
-    by_torchspec = bool(nested.key) and not top.key and "embed_tokens.weight" in draft.by_role
+    by_torchspec = bool(nested.key) and not top.key
     return rope.effective_theta == TORCHSPEC_THETA and by_torchspec
