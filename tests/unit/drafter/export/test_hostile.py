@@ -1,0 +1,88 @@
+"""Configurations from strangers: whatever stands in them, reading a head ends with a head or with one error of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from breakeven.checkpoints.folder import open_folder
+from breakeven.drafter.export.provenance import read_provenance
+from breakeven.drafter.export.reading import read_head
+from breakeven.errors import BreakevenError, CheckpointError
+
+KEYS = tuple(
+    [
+        "architectures",
+        "attention_bias",
+        "draft_vocab_size",
+        "eagle_aux_hidden_state_layer_ids",
+        "eagle_config",
+        "fc_norm",
+        "head_dim",
+        "hidden_act",
+        "hidden_size",
+        "intermediate_size",
+        "max_position_embeddings",
+        "norm_before_fc",
+        "norm_before_residual",
+        "norm_output",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "num_key_value_heads",
+        "rms_norm_eps",
+        "rope_parameters",
+        "rope_scaling",
+        "rope_theta",
+        "speculators_config",
+        "speculators_model_type",
+        "target_hidden_size",
+        "tie_word_embeddings",
+        "transformer_layer_config",
+        "vocab_size",
+    ]
+)
+ODD = st.recursive(
+    st.sampled_from(
+        [None, True, False, -1, 0, 1, 3, 97, 2**70, 1.5, float("nan"), float("inf"), "", "eagle3", "\x1b[31m", "default"]
+    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.dictionaries(st.sampled_from(KEYS), ODD, min_size=1, max_size=3))
+def test_odd_configurations_end_in_one_error(hostile, changes):
+    folder, target, sound = hostile
+    (folder / "config.json").write_text(json.dumps(sound | changes))
+    with contextlib.suppress(BreakevenError):
+        read_head(folder, target)
+
+
+@pytest.fixture
+def hostile(make_target, make_head):
+    folder = make_head()
+    return folder, open_folder(make_target()), json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("sizes", [{}, {"hidden_size": "32"}, {"text_config": {"hidden_size": 32}}, {"vocab_size": True}])
+def test_a_target_without_its_sizes(make_target, make_head, sizes):
+    folder = make_target("odd")
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("hidden_size", "vocab_size") if not sizes else ():
+        del config[key]
+    (folder / "config.json").write_text(json.dumps(config | sizes))
+    with pytest.raises(CheckpointError, match="expected positive whole numbers"):
+        read_head(make_head(), open_folder(folder))
+
+
+def test_a_huge_provenance_is_not_read(make_head, monkeypatch):
+    folder = make_head()
+    (folder / "provenance.json").write_text("{}" + " " * 100)
+    monkeypatch.setattr("breakeven.drafter.export.provenance.MAX_BYTES", 50)
+    with pytest.raises(CheckpointError, match="larger than 50 bytes"):
+        read_provenance(folder)
