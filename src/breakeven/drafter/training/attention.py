@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
+from breakeven.drafter.training.batch import sent
+
 __all__ = ["Attend", "attend_samples", "block_mask", "flex_attend", "merge_own_steps"]
 
 # queries [N, Q, D], keys and values [N, K, D] -> mixed values [N, Q, D] and log-sum-exp of scaled scores [N, Q] in float32
@@ -82,7 +84,7 @@ def block_mask(samples: Tensor, starts: NDArray[np.int64]) -> BlockMask:
         return (samples[query] == samples[key]) & (key <= query)
 
     def on_device(array: NDArray[np.int32]) -> Tensor:
-        return torch.from_numpy(array)[None, None].to(samples.device, non_blocking=True)
+        return sent(array[None, None], samples.device)
 
     return BlockMask.from_kv_blocks(
         on_device(partial_counts),

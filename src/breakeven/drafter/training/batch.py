@@ -7,6 +7,7 @@ Shapes: N rows, H hidden, U judged rows, K steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,13 @@ from torch import Tensor
 from breakeven.drafter.capture.states import PackedStates
 from breakeven.drafter.training.rows import JudgedRows, judged_rows
 
-__all__ = ["TrainingBatch", "training_batch"]
+__all__ = ["TrainingBatch", "sent", "training_batch"]
+
+
+def sent(array: NDArray[Any], device: torch.device) -> Tensor:
+    """`array` on `device` without waiting for it: from ordinary memory a copy to a GPU waits for all work before it."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +61,14 @@ def training_batch(
             return tensor
         return torch.cat([tensor, tensor.new_full((padding, *tensor.shape[1:]), value)])
 
-    def sent(array: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(array).to(device, non_blocking=True)
-
     return TrainingBatch(
         token_ids=padded(packed.token_ids),
         positions=padded(packed.positions),
         samples=padded(packed.samples, len(starts) - 1),
         auxiliary=padded(packed.auxiliary),
         last=padded(packed.last),
-        rows=sent(judged.rows),
-        depth=sent(judged.depth),
+        rows=sent(judged.rows, device),
+        depth=sent(judged.depth, device),
         starts=np.append(starts, num_rows) if padding else starts,
         judged=judged,
         num_tokens=num_tokens,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from breakeven.drafter.capture.states import PackedStates
 from breakeven.drafter.data.samples import Sample
-from breakeven.drafter.training.batch import TrainingBatch, training_batch
+from breakeven.drafter.training.batch import TrainingBatch, sent, training_batch
 from breakeven.drafter.training.corpus import Corpus
 from breakeven.errors import BreakevenError
 
@@ -70,7 +70,7 @@ class StatesSource:
                 self._keep = False
                 return
             self._kept = torch.empty(self._corpus.num_tokens, width, dtype=packed.auxiliary.dtype, device=device)
-        rows = torch.from_numpy(self._corpus.rows(indices)).to(device, non_blocking=True)
+        rows = sent(self._corpus.rows(indices), device)
         self._kept[rows] = torch.cat([packed.auxiliary, packed.last.to(packed.auxiliary.dtype)], dim=1)
         self._is_kept[indices] = True
 
@@ -81,18 +81,15 @@ class StatesSource:
         device = self._kept.device
         lengths = np.diff(starts)
 
-        def sent(array: NDArray[np.generic]) -> Tensor:
-            return torch.from_numpy(array).to(device, non_blocking=True)
-
-        states = self._kept[sent(self._corpus.rows(indices))]
+        states = self._kept[sent(self._corpus.rows(indices), device)]
         hidden = states.shape[1] // 4
         auxiliary, last = states.split([3 * hidden, hidden], dim=1)
         return PackedStates(
-            token_ids=sent(token_ids),
-            positions=sent(np.arange(len(token_ids)) - np.repeat(starts[:-1], lengths)),
-            samples=sent(np.repeat(np.arange(len(indices), dtype=np.int32), lengths)),
+            token_ids=sent(token_ids, device),
+            positions=sent(np.arange(len(token_ids)) - np.repeat(starts[:-1], lengths), device),
+            samples=sent(np.repeat(np.arange(len(indices), dtype=np.int32), lengths), device),
             starts=torch.from_numpy(starts),
-            loss_mask=sent(loss_mask),
+            loss_mask=sent(loss_mask, device),
             auxiliary=auxiliary,
             last=last,
         )

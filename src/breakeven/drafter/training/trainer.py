@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from breakeven.drafter.model.eagle3 import Eagle3Weights
+from breakeven.drafter.training.batch import sent
 from breakeven.drafter.training.checkpoint import (
     Checkpoint,
     newest_checkpoint,
@@ -210,8 +211,8 @@ class Trainer:
         chosen = list(islice(batches, self.plan.batches.per_step))
         num_trained = sum((self.corpus.num_trained[samples].sum(axis=0) for _, samples in chosen), np.zeros(1, dtype=np.int64))
         # averaged over processes by their wrapper, so multiplied by their number here
-        scales = torch.from_numpy(self._step_weights * self.processes.count / np.maximum(num_trained, 1)).float()
-        scales = scales.to(self.processes.device, non_blocking=True)
+        weights = self._step_weights * self.processes.count / np.maximum(num_trained, 1)
+        scales = sent(weights.astype(np.float32), self.processes.device)
         mine = chosen[self.processes.rank :: self.processes.count]
         for number, (_, samples) in enumerate(mine, start=1):
             batch = self._states.batch(samples)

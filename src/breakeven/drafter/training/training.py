@@ -105,6 +105,7 @@ def _train(
         data_name=str(plan.data),
     )
     trained = trainer.run()
+    capture.settle()
     accept = trained.accept_length
     result = TrainingResult(
         drafter=str(out / DRAFTER),

@@ -71,7 +71,8 @@ class VocabularyLoss(torch.autograd.Function):
         gradient = normed.new_zeros(num_steps * num_rows + 1, hidden) if wanted else None
         head_gradient = torch.zeros_like(head, dtype=torch.float32) if wanted else None
         flat = normed.reshape(-1, hidden)
-        padding = -len(rows) % at_once
+        # compiled kernels want every slice of one length; rows of depth 0 are judged nowhere
+        padding = -len(rows) % at_once if normed.is_cuda else 0
         rows = torch.nn.functional.pad(rows, (0, padding))
         depth = torch.nn.functional.pad(depth, (0, padding))
         for first in range(0, len(rows), at_once):

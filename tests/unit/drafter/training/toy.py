@@ -97,11 +97,11 @@ class SlowCapture:
         )
 
 
-def samples(count: int = 40, seed: int = 1) -> list[Sample]:
+def samples(count: int = 40, seed: int = 1, length_of_all: int | None = None) -> list[Sample]:
     chance = random.Random(seed)
     made = []
     for index in range(count):
-        length = chance.randrange(8, 40)
+        length = length_of_all or chance.randrange(8, 40)
         made.append(
             Sample(
                 sample_id=f"prompt-{index}",
