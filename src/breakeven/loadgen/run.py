@@ -25,7 +25,7 @@ STEADY_TIMEOUT_S = 120.0
 # Below, a window says nothing. How long it must be to hold ENOUGH is judged before it opens: had a window that happens to begin
 # slowly more time than one that begins fast, slow arms would look faster than they are.
 MIN_TOKENS = 16
-ENOUGH_TOKENS = 64
+ENOUGH_TOKENS = 32
 
 _Phase = Literal["warm-up", "settling", "window"]
 
