@@ -12,6 +12,7 @@ Remedy: another map from your own answers (with retraining of the head), or a dr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -24,6 +25,7 @@ from breakeven.doctor.vocabulary import vocabulary_map
 # Published 32k vocabularies cover 0.99 and more of their own domain.
 GOOD, POOR = 0.97, 0.85
 USUAL_DRAFTS = 3
+SOME, MANY = 1_000, 10_000
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
@@ -38,16 +40,19 @@ def check(evidence: Evidence) -> Iterator[Told]:
     drafts = evidence.launch.num_drafted if evidence.launch is not None and evidence.launch.num_drafted else USUAL_DRAFTS
     drafts = min(drafts, 64)
     most = 1 + sum(covered**place for place in range(1, drafts + 1))
+    # few answers are few draws: what they cannot exclude is not held against the vocabulary
+    at_best = min(1.0, covered + 2 * math.sqrt(covered * (1 - covered) / answers.num_tokens))
+    good = at_best >= GOOD
     yield Fault(
-        severity="info" if covered >= GOOD else "warning" if covered >= POOR else "error",
-        confidence="high" if answers.num_tokens >= 10_000 else "medium",
+        severity="info" if good else "warning" if at_best >= POOR else "error",
+        confidence="high" if answers.num_tokens >= MANY else "medium" if answers.num_tokens >= SOME else "low",
         title=f"The draft vocabulary covers {100 * covered:.1f} % of the tokens of your answers",
         evidence=(
             f"{answers.source}: {answers.num_tokens} tokens, {len(answers.counts)} kinds; draft vocabulary of {len(found.raw)}",
             f"with {drafts} drafts and misses spread evenly, a perfect drafter reaches an accept length of {most:.2f}",
         ),
         remedy="Nothing to do."
-        if covered >= GOOD
+        if good
         else "Build the map from your own answers and retrain the head, or draft the whole vocabulary.",
-        symptoms=both("nothing" if covered >= GOOD else "all-positions-lower"),
+        symptoms=both("nothing" if good else "all-positions-lower"),
     )
