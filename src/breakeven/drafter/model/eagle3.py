@@ -79,9 +79,10 @@ class Eagle3Config:
         """
         config = folder.config
         where = f"{folder.path}/config.json"
-        architectures = [str(name) for name in config.get("architectures") or []]
+        given = config.get("architectures") or []
+        architectures = [str(name) for name in given] if isinstance(given, list) else []
         if not any("eagle3" in name.lower() for name in architectures):
-            raise CheckpointError(f"{where}: architectures is {architectures}; expected an EAGLE-3 head (LlamaForCausalLMEagle3)")
+            raise CheckpointError(f"{where}: architectures is {given!a}; expected an EAGLE-3 head (LlamaForCausalLMEagle3)")
         eagle = config.get("eagle_config") or {}
         if not isinstance(eagle, dict):
             raise CheckpointError(f"{where}: eagle_config is {eagle!r}; expected an object")

@@ -24,6 +24,7 @@ __all__ = ["LayerWeights", "LlamaConfig", "LlamaWeights", "inverse_frequencies",
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 WEIGHT_DTYPES = ("F64", "F32", "F16", "BF16")
 MAX_SCALAR = 1e12
+MAX_SIZE = 1 << 30  # of any width, count or context: beyond, it is no model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class LlamaConfig:
 
         def number(key: str) -> int:
             value = config.get(key)
-            if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_SIZE:
                 raise CheckpointError(f"{folder.path}/config.json: {key} is {value!r}; expected a positive whole number")
             return value
 

@@ -14,36 +14,34 @@ from breakeven.drafter.export.provenance import read_provenance
 from breakeven.drafter.export.reading import read_head
 from breakeven.errors import BreakevenError, CheckpointError
 
-KEYS = tuple(
-    [
-        "architectures",
-        "attention_bias",
-        "draft_vocab_size",
-        "eagle_aux_hidden_state_layer_ids",
-        "eagle_config",
-        "fc_norm",
-        "head_dim",
-        "hidden_act",
-        "hidden_size",
-        "intermediate_size",
-        "max_position_embeddings",
-        "norm_before_fc",
-        "norm_before_residual",
-        "norm_output",
-        "num_attention_heads",
-        "num_hidden_layers",
-        "num_key_value_heads",
-        "rms_norm_eps",
-        "rope_parameters",
-        "rope_scaling",
-        "rope_theta",
-        "speculators_config",
-        "speculators_model_type",
-        "target_hidden_size",
-        "tie_word_embeddings",
-        "transformer_layer_config",
-        "vocab_size",
-    ]
+KEYS = (
+    "architectures",
+    "attention_bias",
+    "draft_vocab_size",
+    "eagle_aux_hidden_state_layer_ids",
+    "eagle_config",
+    "fc_norm",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "norm_before_fc",
+    "norm_before_residual",
+    "norm_output",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "rms_norm_eps",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "speculators_config",
+    "speculators_model_type",
+    "target_hidden_size",
+    "tie_word_embeddings",
+    "transformer_layer_config",
+    "vocab_size",
 )
 ODD = st.recursive(
     st.sampled_from(
@@ -58,9 +56,17 @@ ODD = st.recursive(
 @given(changes=st.dictionaries(st.sampled_from(KEYS), ODD, min_size=1, max_size=3))
 def test_odd_configurations_end_in_one_error(hostile, changes):
     folder, target, sound = hostile
-    (folder / "config.json").write_text(json.dumps(sound | changes))
-    with contextlib.suppress(BreakevenError):
-        read_head(folder, target)
+    nested = {
+        "speculators_model_type": "eagle3",
+        "transformer_layer_config": sound | changes,
+        "draft_vocab_size": sound["draft_vocab_size"],
+        "norm_before_residual": False,
+        "eagle_aux_hidden_state_layer_ids": [1, 2, 3],
+    }
+    for config in (sound | changes, nested, nested | changes):
+        (folder / "config.json").write_text(json.dumps(config))
+        with contextlib.suppress(BreakevenError):
+            read_head(folder, target)
 
 
 @pytest.fixture
