@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from breakeven.drafter.gates.result import GatesReport
     from breakeven.drafter.training.plan_schema import GatesPlan, TrainPlan
 
-__all__ = ["gates", "run_after", "run_before"]
+__all__ = ["gates", "raise_if_stopped", "run_after", "run_before"]
+
+FOLDER = "gates"
 
 
 def gates(
@@ -45,7 +47,9 @@ def run_before(plan: TrainPlan, base: Path, say: Callable[[str], None]) -> Gates
     from breakeven.drafter.gates.running import run_gates
 
     parts = open_for_gates(plan, base, say)
-    return run_gates(gates_before(parts, _chosen(plan), say), tell=lambda result: say(result.line))
+    return _kept(
+        run_gates(gates_before(parts, _chosen(plan), say), tell=lambda result: say(result.line)), parts.out / FOLDER / "before.json"
+    )
 
 
 def run_after(plan: TrainPlan, base: Path, say: Callable[[str], None]) -> GatesReport:
@@ -55,7 +59,16 @@ def run_after(plan: TrainPlan, base: Path, say: Callable[[str], None]) -> GatesR
 
     parts = open_for_gates(plan, base, say)
     served = _served(plan, _chosen(plan), base, say)
-    return run_gates(gates_after(parts, _chosen(plan), served), tell=lambda result: say(result.line))
+    return _kept(
+        run_gates(gates_after(parts, _chosen(plan), served), tell=lambda result: say(result.line)),
+        parts.out / FOLDER / "after.json",
+    )
+
+
+def _kept(report: GatesReport, file: Path) -> GatesReport:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return report
 
 
 def raise_if_stopped(report: GatesReport) -> None:

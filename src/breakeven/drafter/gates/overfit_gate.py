@@ -69,6 +69,18 @@ def overfit_gate(
             f"{len(answers)} answers are drafted with an accept length of {best:.2f} at k={NUM_DRAFT_TOKENS} after {steps} steps"
         )
         return GateResult(gate=GATE, outcome="passed", summary=summary, figures=figures)
+    if steps < max_steps:
+        return GateResult(
+            gate=GATE,
+            outcome="undecided",
+            stage="training",
+            summary=(
+                f"only {steps} steps in {max_seconds:.0f} s on this machine, and the accept length on {len(answers)} answers is "
+                f"{best:.2f} so far; expected above {MIN_ACCEPT_LENGTH:.0f} within {max_steps}"
+            ),
+            remedy="run the gates on a faster machine, or with fewer steps of the objective",
+            figures=figures,
+        )
     share = f"; {unknown:.0%} of their tokens are outside the draft vocabulary" if unknown else ""
     return GateResult(
         gate=GATE,

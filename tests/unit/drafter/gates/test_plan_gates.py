@@ -90,7 +90,8 @@ def test_data_of_another_template_stop_a_training_before_it_begins(workplace):
     done = invoke("train", "train.yaml")
     assert isinstance(done.exception, GateFailed), done.output
     assert "gate data, stage data: template mismatch" in str(done.exception)
-    assert not Path("out").exists()
+    assert [path.name for path in Path("out").rglob("*") if path.is_file()] == ["before.json"]
+    assert GatesReport.model_validate_json(Path("out/gates/before.json").read_text()).first_stop.stage == "data"
 
 
 def test_a_training_whose_gates_pass_ends_with_a_judged_folder(workplace, monkeypatch):

@@ -118,3 +118,13 @@ def test_an_objective_that_counts_otherwise_is_a_gap(toy):
     result = gap_gate(prepare(toy.answers, toy.capture), dataclasses.replace(sound, depths=flattering))
     assert (result.outcome, result.stage) == ("failed", "model")
     assert "from the same starts" in result.summary
+
+
+def test_a_slow_machine_is_no_broken_pipeline_and_a_deaf_one_is(toy):
+    pipeline = toy.pipeline()
+    slow = overfit_gate(toy.answers, pipeline, max_seconds=0.0)
+    assert (slow.outcome, slow.figures["num_steps"]) == ("undecided", 0)
+    deaf = dataclasses.replace(pipeline, fit=lambda samples, steps: None)
+    broken = overfit_gate(toy.answers, deaf, max_steps=20)
+    assert (broken.outcome, broken.stage) == ("failed", "training")
+    assert "the pipeline is broken" in broken.summary
