@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from breakeven.checkpoints.folder import ModelFolder, open_folder
+from breakeven.checkpoints.folder import ModelFolder, fingerprint, open_folder
 from breakeven.checkpoints.resolve import resolve_model
 from breakeven.drafter.capture.capture import Capture
+from breakeven.drafter.capture.stored import StoredStates
 from breakeven.drafter.data.reading import ReadReport, read_samples
 from breakeven.drafter.data.samples import Sample
 from breakeven.drafter.data.target_files import TargetFiles
@@ -29,7 +31,8 @@ from breakeven.drafter.training.order import Order
 from breakeven.drafter.training.plan_schema import HeadPlan, TrainPlan
 from breakeven.drafter.training.processes import Processes
 from breakeven.drafter.training.rows import known_tokens
-from breakeven.errors import PlanError
+from breakeven.drafter.training.states_source import CaptureStates
+from breakeven.errors import DataError, PlanError
 
 __all__ = ["DRAFTER", "Parts", "open_parts"]
 
@@ -40,7 +43,8 @@ DRAFTER = "drafter"
 class Parts:
     """Everything but the loop. `target_ids` [W] is the draft vocabulary, `started` the head that training goes on from.
 
-    prompts: the held-out ones, that nothing here trains on. scales: of the three auxiliary states. num_cut: samples cut to the
+    prompts: the held-out ones, that nothing here trains on. source: where training's states come from: `capture`, or a store of
+    states. scales: of the three auxiliary states. num_cut: samples cut to the
     batch.
     """
 
@@ -57,10 +61,25 @@ class Parts:
     started: Eagle3Weights | None
     corpus: Corpus
     capture: Capture
+    source: CaptureStates
     scales: tuple[float, float, float]
     dtype: torch.dtype
     num_cut: int
     notes: tuple[str, ...]
+
+    def data_sha256(self) -> str:
+        """Of the training file, for the provenance of what was trained on it.
+
+        Raises:
+            DataError: it has gone since.
+        """
+        try:
+            with self.data.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise DataError(
+                f"{self.data}: gone while it was trained on ({error.strerror}); keep training data where they are"
+            ) from error
 
     def fresh_objective(self, dtype: torch.dtype) -> FastObjective:
         """A head as it is before the first step, with its objective computed in `dtype` by plain kernels."""
@@ -100,6 +119,7 @@ def open_parts(plan: TrainPlan, base: Path, processes: Processes, say: Callable[
         f"{report.num_cut} cut to {longest} tokens; a draft vocabulary of {len(target_ids)} covers {corpus.coverage:.2%} of answers"
     )
     capture = Capture.from_folder(target, config.auxiliary_layers, device=device, dtype=dtype, defer_checks=True)
+    source: CaptureStates = capture if plan.states is None else _stored(base / plan.states, folder, config, capture)
     return Parts(
         plan=plan,
         target=target,
@@ -114,7 +134,8 @@ def open_parts(plan: TrainPlan, base: Path, processes: Processes, say: Callable[
         started=started,
         corpus=corpus,
         capture=capture,
-        scales=processes.tell_all(_scales(plan, corpus, config, capture)),
+        source=source,
+        scales=processes.tell_all(_scales(plan, corpus, config, source)),
         dtype=dtype,
         num_cut=report.num_cut,
         notes=tuple(notes),
@@ -141,10 +162,22 @@ def _head(
     return config, torch.from_numpy(chosen), None
 
 
-def _scales(plan: TrainPlan, corpus: Corpus, config: Eagle3Config, capture: Capture) -> tuple[float, float, float]:
+def _stored(path: Path, target: ModelFolder, config: Eagle3Config, capture: Capture) -> StoredStates:
+    stored = StoredStates(path, device=capture.device)
+    manifest = stored.manifest
+    for what, found, expected in (
+        ("of the target", manifest.fingerprint, fingerprint(target)),
+        ("entering the layers", list(manifest.layers), list(config.auxiliary_layers)),
+    ):
+        if found != expected:
+            raise DataError(f"{path}: holds states {what} {found}, and this training needs {expected}; capture them again")
+    return stored
+
+
+def _scales(plan: TrainPlan, corpus: Corpus, config: Eagle3Config, source: CaptureStates) -> tuple[float, float, float]:
     """Judged on the samples of the first batch, so the same whenever the same plan starts."""
     if config.fc_norm:
         return 1.0, 1.0, 1.0
     _, indices = next(Order(corpus.lengths, plan.batches.tokens, 1, plan.seed).from_batch(0))
-    packed = capture.capture([corpus.samples[index] for index in indices])
+    packed = source.capture([corpus.samples[index] for index in indices])
     return power_of_two_scales(packed.auxiliary, packed.loss_mask)

@@ -96,7 +96,7 @@ def _train(
         plan=plan,
         corpus=corpus,
         # other processes meet other samples in the next epoch, so only one process alone can keep them all
-        states=StatesSource(capture, corpus, plan.batches.tokens, keep=plan.keep_states == "auto" and processes.count == 1),
+        states=StatesSource(parts.source, corpus, plan.batches.tokens, keep=plan.keep_states == "auto" and processes.count == 1),
         objective=objective,
         folder=out,
         processes=processes,
@@ -133,7 +133,11 @@ def _train(
             weights.to(torch.device("cpu")),
             parts.folder,
             out / DRAFTER,
-            training={"plan": plan.model_dump(mode="json"), "result": result.as_json()},
+            training={
+                "data_sha256": parts.data_sha256(),
+                "plan": plan.model_dump(mode="json"),
+                "result": result.as_json(),
+            },
             metrics=None if judge is None else judge.evaluation(_in(weights, dtype)),
         )
         (out / RESULT).write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -66,6 +67,8 @@ def test_a_plan_and_data_become_a_folder_that_drafts(workplace):
     assert head.config.auxiliary_layers == (2, 4, 5)
     provenance = json.loads((workplace / "out" / "drafter" / "provenance.json").read_text())
     assert provenance["training"]["plan"]["seed"] == 0
+    assert provenance["training"]["data_sha256"] == hashlib.sha256(Path("train.jsonl").read_bytes()).hexdigest()
+    assert provenance["target"]["template_sha256"] is not None
     assert provenance["metrics"]["without_loops"]["accept_length"] == pytest.approx(result["accept_length"])
     lines = [json.loads(line) for line in (workplace / "out" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["step"] == result["num_steps"]
