@@ -24,7 +24,7 @@ from breakeven.costs.surface import Cost, UnknownCost
 
 __all__ = ["Jump", "MeasuredSurface", "half_width"]
 
-# A stretch is a jump where c surely rises by this much of itself, and per draft by this many times as much as elsewhere at its batch.
+# A stretch is a jump where c surely rises by this share of itself, and per draft by this many times as much as elsewhere there.
 _JUMP_RISE = 0.2
 _JUMP_SLOPES = 3.0
 

@@ -34,8 +34,8 @@ def measured_surface(record: RunRecord) -> MeasuredSurface:
         if surface.measured:
             return surface
     raise UsageError(
-        f"run {record.name}: no arm shows what a round costs. Measure a plan with `curve: true` (docs/curve.md), or with arms whose "
-        "accept length is forced, in closed loop"
+        f"run {record.name}: no arm shows what a round costs. Measure a plan with `curve: true` (docs/curve.md), or with arms "
+        "whose accept length is forced, in closed loop"
     )
 
 
@@ -60,7 +60,7 @@ def predict_from_run(
         unpredicted=tuple(entry for entry in unknown if batches or drafts or not _beyond(entry)),
         notes=(
             *map(jump_text, surface.jumps()),
-            "c is measured at its points and read off lines between numbers of drafts only; the interval holds what a line may hide",
+            "c is measured at its points and read off lines between numbers of drafts; the interval holds what a line may hide",
             "Speedup is that of decoding at a steady batch (docs/equation.md); prefill and queueing are left out",
         ),
     )
