@@ -30,6 +30,9 @@ def doctor(
     run: Annotated[Path | None, typer.Option(help="A run folder of breakeven bench.")] = None,
     answers: Annotated[Path | None, typer.Option(help="The target's answers to your traffic, as JSON lines.")] = None,
     gpu_memory: Annotated[float | None, typer.Option(min=0.1, max=10_000, help="Memory of one GPU in GiB.")] = None,
+    expect: Annotated[
+        float | None, typer.Option(min=1.0, max=100.0, help="Accept length that the drafter's card or another server shows.")
+    ] = None,
     fix: Annotated[
         Path | None, typer.Option(help="Write a repaired copy of the drafter to this new folder, for faults with one right repair.")
     ] = None,
@@ -57,6 +60,7 @@ def doctor(
         run=run,
         answers=answers,
         gpu_memory_gib=gpu_memory,
+        expected_length=expect,
     )
     evidence = gather(inputs, _tokenizer(target) if answers is not None else None)
     result = examine(evidence)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from breakeven.checkpoints.folder import ModelFolder
 from breakeven.doctor.drafter import Drafter
 from breakeven.doctor.launch import Launch
-from breakeven.readers.reading import Reading, ReadResult
+from breakeven.doctor.observed import Observation, observations
+from breakeven.readers.reading import ReadResult
 from breakeven.versions import Version
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["NEEDS", "Answers", "Evidence", "Need"]
 
 Need = Literal[
-    "draft", "target", "parent", "engine", "launch", "baseline", "readings", "run", "answers", "gpu-memory", "training-log"
+    "draft", "target", "parent", "engine", "launch", "baseline", "readings", "run", "measured", "measured", "answers", "gpu-memory",
+    "training-log",
 ]  # fmt: skip
 NEEDS: dict[Need, str] = {
     "draft": "--draft DIR",
@@ -34,6 +36,7 @@ NEEDS: dict[Need, str] = {
     "baseline": "--plan FILE --arm NAME, which also says how the arm without speculation is launched",
     "readings": "--log FILE or --metrics FILE",
     "run": "--run RUN",
+    "measured": "--log FILE, --metrics FILE or --run RUN",
     "answers": "--answers FILE of the served target (JSON lines), with --target for its tokenizer",
     "gpu-memory": "--gpu-memory GIB of one device",
     "training-log": "--log FILE of the training",
@@ -53,7 +56,8 @@ class Answers:
 class Evidence:
     """log_facts: what the engine's start-up log states, in the words of `engines/*/facts.py`.
     training: what a trainer's log prints, by name (last value), such as tau_sim.
-    gpu_memory_bytes: of one device."""
+    gpu_memory_bytes: of one device.
+    expected_length: accept length that the drafter's card, another server or the user names."""
 
     draft: Drafter | None = None
     target: ModelFolder | None = None
@@ -69,6 +73,7 @@ class Evidence:
     training: Mapping[str, float] = field(default_factory=dict)
     answers: Answers | None = None
     gpu_memory_bytes: int | None = None
+    expected_length: float | None = None
 
     def has(self, need: Need) -> bool:
         return {
@@ -80,15 +85,16 @@ class Evidence:
             "baseline": self.baseline is not None,
             "readings": self.readings is not None,
             "run": self.run is not None,
+            "measured": self.readings is not None or self.run is not None,
             "answers": self.answers is not None,
             "gpu-memory": self.gpu_memory_bytes is not None,
             "training-log": bool(self.training),
         }[need]
 
     @cached_property
-    def speculating(self) -> tuple[Reading, ...]:
-        """Readings of servers that drafted."""
-        return tuple(one for one in self.readings.readings if one.acceptance is not None) if self.readings is not None else ()
+    def observed(self) -> tuple[Observation, ...]:
+        """Every server that was seen to draft with a model, from logs, metrics and the run; acceptance forced to order left out."""
+        return tuple(observations(self.readings, self.run))
 
     @cached_property
     def engines(self) -> tuple[str, ...]:

@@ -30,14 +30,14 @@ def examine(evidence: Evidence, rules: Iterable[Rule] = RULES) -> DoctorResult:
                 questions.append(_question(rule, told))
             else:
                 diagnoses.append(_diagnosis(rule, told, evidence))
-    weighed = weigh(diagnoses, evidence)
+    weighed = weigh(diagnoses, evidence, {one.code for one in unchecked})
     return DoctorResult(
         examined=tuple(_examined(evidence)),
         findings=weighed.findings,
         conclusion=weighed.conclusion,
         refuted=weighed.refuted,
         next_check=weighed.next_check,
-        open_questions=tuple(questions),
+        open_questions=(*questions, *weighed.questions),
         unchecked=tuple(unchecked),
         num_rules_checked=num_checked,
     )

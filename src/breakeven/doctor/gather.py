@@ -10,6 +10,7 @@ from typing import Any
 from breakeven.checkpoints.folder import open_folder
 from breakeven.checkpoints.resolve import resolve_model
 from breakeven.doctor.answers import Encode, read_answers
+from breakeven.doctor.banner import launch_of_banner
 from breakeven.doctor.drafter import Drafter
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.launch import Launch, parse_launch
@@ -46,6 +47,7 @@ class Inputs:
     run: Path | None = None
     answers: Path | None = None
     gpu_memory_gib: float | None = None
+    expected_length: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
     if version is None and launch is not None and launch.version is not None:
         version, source = _version(launch.version, "from the image's tag", strict=False)
     readings, training = _logs(inputs, version)
+    if launch is None and readings is not None:
+        launch = launch_of_banner(readings.readings)
     if engine is None and readings is not None:
         named = {reading.engine for reading in readings.readings} & set(ENGINE_NAMES)
         engine = named.pop() if len(named) == 1 else None
@@ -107,6 +111,7 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
         training=training,
         answers=read_answers(inputs.answers, encode) if inputs.answers is not None else None,
         gpu_memory_bytes=round(inputs.gpu_memory_gib * GIB) if inputs.gpu_memory_gib is not None else None,
+        expected_length=inputs.expected_length,
     )
 
 

@@ -48,15 +48,16 @@ _VLLM_SPEC_FLAGS = {"--spec-method": "method", "--spec-model": "model", "--spec-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A value and the flag (or key of a flag's JSON) that gives it; `name` is empty where nothing does."""
+    """A value and the flag (or key of a flag's JSON) that gives it; `name` is empty where nothing does. source: as the launch's."""
 
     value: Any = None
     name: str = ""
+    source: str = "launch command"
 
     def __str__(self) -> str:
         if not self.name:
-            return "launch command: not given"
-        return f"launch command: {self.name}" + ("" if self.value is True else f" {str(self.value)[:120]}")
+            return f"{self.source}: not given"
+        return f"{self.source}: {self.name}" + ("" if self.value is True else f" {str(self.value)[:120]}")
 
     def __bool__(self) -> bool:
         return bool(self.name)
@@ -64,19 +65,22 @@ class Flag:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """flags: under their longest spelling; True for a flag without a value, a tuple where several follow. version: of the image."""
+    """flags: under their longest spelling; True for a flag without a value, a tuple where several follow. version: of the image.
+
+    source: where the flags stand, the command or what a start-up log repeats of it."""
 
     engine: str
     target: str | None
     flags: Mapping[str, Any]
     env: Mapping[str, str] = field(default_factory=dict)
     version: str | None = None
+    source: str = "launch command"
 
     def flag(self, *names: str) -> Flag:
         for name in names:
             if name in self.flags:
-                return Flag(value=self.flags[name], name=name)
-        return Flag()
+                return Flag(value=self.flags[name], name=name, source=self.source)
+        return Flag(source=self.source)
 
     def number(self, *names: str) -> int | None:
         return _number(self.flag(*names).value)
@@ -105,7 +109,9 @@ class Launch:
 
     def spec(self, key: str) -> Flag:
         value = self.speculative.get(key)
-        return Flag() if value is None else Flag(value=value, name=f"--speculative-config {key}")
+        return (
+            Flag(source=self.source) if value is None else Flag(value=value, name=f"--speculative-config {key}", source=self.source)
+        )
 
     @property
     def speculates(self) -> bool:
@@ -116,11 +122,11 @@ class Launch:
         """SGLang's algorithm in upper case; vLLM's method, or the mere presence of its configuration (value None: it guesses)."""
         if self.engine == "sglang":
             flag = self.flag("--speculative-algorithm")
-            return Flag(value=str(flag.value).upper(), name=flag.name) if flag else flag
+            return Flag(value=str(flag.value).upper(), name=flag.name, source=self.source) if flag else flag
         if not self.speculative:
             return Flag()
         found = self.spec("method")
-        return found if found else Flag(value=None, name="--speculative-config")
+        return found if found else Flag(value=None, name="--speculative-config", source=self.source)
 
     @cached_property
     def drafter(self) -> Flag:
@@ -151,7 +157,7 @@ class Launch:
     def max_running(self) -> Flag:
         flag = self.flag("--max-num-seqs") if self.engine == "vllm" else self.flag("--max-running-requests")
         number = _number(flag.value)
-        return Flag(value=number, name=flag.name) if number is not None else Flag()
+        return Flag(value=number, name=flag.name, source=self.source) if number is not None else Flag(source=self.source)
 
     @cached_property
     def tensor_parallel(self) -> int:
@@ -165,7 +171,7 @@ class Launch:
     def context(self) -> Flag:
         flag = self.flag("--max-model-len") if self.engine == "vllm" else self.flag("--context-length")
         number = _number(flag.value)
-        return Flag(value=number, name=flag.name) if number is not None else Flag()
+        return Flag(value=number, name=flag.name, source=self.source) if number is not None else Flag(source=self.source)
 
 
 def parse_launch(text: str | Sequence[str], env: Mapping[str, str] | None = None) -> Launch:

@@ -8,6 +8,22 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from breakeven.doctor.evidence import Evidence, Need
+from breakeven.doctor.rules.acceptance import (
+    accept_length_at_ceiling,
+    accept_length_at_floor,
+    accept_length_collapses,
+    accept_length_drifts,
+    accept_length_falls_after_cache_reuse,
+    accept_length_falls_with_batch,
+    accept_length_falls_with_context,
+    accept_length_near_floor,
+    accept_lengths_differ,
+    all_positions_lower,
+    only_first_position_alive,
+    served_below_training,
+    steep_fall_after_first,
+    training_acceptance_low,
+)
 from breakeven.doctor.rules.auxiliary import (
     auxiliary_states_off,
     layer_convention_unclear,
@@ -21,12 +37,29 @@ from breakeven.doctor.rules.auxiliary import (
 from breakeven.doctor.rules.capacity import (
     memory_does_not_fit,
 )
+from breakeven.doctor.rules.cost import (
+    collectives_unmeasured,
+    cuda_graph_off,
+    drafter_too_large,
+    experts_woken,
+    queue_saturated,
+    speculation_slower,
+    target_saturated,
+)
+from breakeven.doctor.rules.counters import (
+    counters_contradict,
+    impossible_baseline,
+    output_degenerate,
+    rate_ambiguous,
+    steps_without_drafts,
+)
 from breakeven.doctor.rules.data import (
     base_model_mismatch,
     chat_template_differs,
     target_changed,
 )
 from breakeven.doctor.rules.launch import (
+    algorithm_against_name,
     algorithm_mismatch,
     another_drafter_launched,
     architecture_unsupported,
@@ -135,6 +168,7 @@ def _rule(module: ModuleType, *needs: Need) -> Rule:
 # In the order in which equally weighty findings are told.
 RULES: tuple[Rule, ...] = (
     _rule(algorithm_mismatch, "draft", "launch"),
+    _rule(algorithm_against_name, "launch"),
     _rule(method_guessed_from_path, "draft", "launch"),
     _rule(architecture_unsupported, "draft", "engine"),
     _rule(target_unsupported, "draft", "target", "engine"),
@@ -207,4 +241,30 @@ RULES: tuple[Rule, ...] = (
     _rule(target_changed, "draft", "target"),
     _rule(chat_template_differs, "draft", "target"),
     _rule(memory_does_not_fit, "draft", "target", "gpu-memory"),
+    _rule(drafter_too_large, "draft", "target"),
+    _rule(training_acceptance_low, "training-log"),
+    _rule(accept_length_at_floor, "measured"),
+    _rule(accept_length_near_floor, "measured"),
+    _rule(accept_length_at_ceiling, "measured"),
+    _rule(only_first_position_alive, "measured"),
+    _rule(steep_fall_after_first, "measured"),
+    _rule(all_positions_lower, "measured"),
+    _rule(accept_length_falls_after_cache_reuse, "readings"),
+    _rule(accept_length_collapses, "readings"),
+    _rule(accept_length_falls_with_batch, "measured"),
+    _rule(accept_length_falls_with_context, "readings"),
+    _rule(accept_length_drifts, "readings"),
+    _rule(accept_lengths_differ, "measured"),
+    _rule(served_below_training, "training-log", "measured"),
+    _rule(speculation_slower, "measured"),
+    _rule(cuda_graph_off, "readings"),
+    _rule(experts_woken, "target", "measured"),
+    _rule(target_saturated, "measured"),
+    _rule(collectives_unmeasured, "measured"),
+    _rule(queue_saturated, "readings"),
+    _rule(impossible_baseline, "measured"),
+    _rule(counters_contradict, "readings"),
+    _rule(rate_ambiguous, "readings"),
+    _rule(steps_without_drafts, "readings"),
+    _rule(output_degenerate, "run"),
 )

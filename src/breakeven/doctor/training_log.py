@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-__all__ = ["training_figures"]
+__all__ = ["Promised", "promised_length", "training_figures"]
 
 # tau_sim: accept length as the trainer simulates it; acc: accuracy of single drafts.
 _FIGURE = re.compile(
@@ -28,3 +31,52 @@ def training_figures(lines: Iterable[str]) -> dict[str, float]:
         for match in _FIGURE.finditer(line):
             found[match["name"]] = float(match["value"])
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """length: tokens a round, bonus included. is_stated: the log names it; else it follows from accuracies by draft step."""
+
+    length: float
+    names: tuple[str, ...]
+    text: str
+    is_stated: bool
+
+
+def promised_length(figures: Mapping[str, float]) -> Promised | None:
+    """The accept length that a training log promises; held-out figures before those of the training itself.
+
+    tau = 1 + a_1 + a_1 a_2 + ... with a_i the accuracy of draft step i, given that those before were right.
+    """
+    for held_out in (True, False):
+        stated = [name for name in figures if _STATED.search(name) and bool(_HELD_OUT.match(name)) == held_out]
+        for name in stated:
+            if 1.0 <= figures[name] < 100:
+                return Promised(
+                    length=figures[name],
+                    names=(name,),
+                    text=f"{name} = {figures[name]:g}, tokens a round with the bonus token",
+                    is_stated=True,
+                )
+        steps = sorted(
+            (int(match[1]), name)
+            for name in figures
+            if (match := _STEP.search(name)) and len(match[1]) < 3 and bool(_HELD_OUT.match(name)) == held_out
+        )
+        accuracies = [figures[name] for _, name in steps]
+        first = steps[0][0] if steps else 0
+        is_row = len(steps) > 1 and first in (0, 1) and [number for number, _ in steps] == list(range(first, first + len(steps)))
+        if is_row and all(0 <= accuracy <= 1 for accuracy in accuracies):
+            length = 1.0 + sum(itertools.accumulate(accuracies, operator.mul))
+            return Promised(
+                length=length,
+                names=tuple(name for _, name in steps),
+                text=f"accuracies {', '.join(f'{one:g}' for one in accuracies)}: 1 + their products summed is {length:.2f}",
+                is_stated=False,
+            )
+    return None
+
+
+_STATED = re.compile(r"(?:tau_sim|tau|simulated_acc_len|acc_len)$")
+_HELD_OUT = re.compile(r"(?:val|valid|eval|test)[/_]?")
+_STEP = re.compile(r"acc(?:uracy)?_(\d+)$")

@@ -32,6 +32,7 @@ class Deployment:
     gpu_memory_gib: float | None = None
     baseline: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    has_folder: bool = True
 
     def inputs(self, root: Path) -> Inputs:
         draft, target = self.draft.write(root), self.target.write(root)
@@ -39,7 +40,7 @@ class Deployment:
         if self.answers is not None:
             answers.write_text(self.answers)
         return Inputs(
-            draft=str(draft),
+            draft=str(draft) if self.has_folder else None,
             target=str(target),
             parent=str(self.parent.write(root / "parent")) if self.parent is not None else None,
             engine=self.engine,
@@ -93,6 +94,18 @@ def leaves_open(code: str) -> Callable[[Breaker], Breaker]:
 @breaks("algorithm-mismatch")
 def eagle_for_eagle3(it: Deployment) -> None:
     it.engine_version, it.launch = "0.5.23", SGLANG.replace("EAGLE3", "EAGLE")
+
+
+@breaks("algorithm-against-name")
+def eagle_for_a_name_of_eagle3(it: Deployment) -> None:
+    it.has_folder = False
+    it.launch = SGLANG.replace("EAGLE3", "EAGLE").replace("DRAFT", "someone/model-eagle3")
+
+
+@breaks("algorithm-against-name")
+def eagle_method_for_a_name_of_eagle3(it: Deployment) -> None:
+    it.has_folder = False
+    it.launch = VLLM.replace('"eagle3"', '"eagle"').replace("DRAFT", "someone/Model_EAGLE-3")
 
 
 @breaks("algorithm-mismatch")

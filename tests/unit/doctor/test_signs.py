@@ -1,0 +1,156 @@
+"""Dynamic rules: what logs, metrics and runs show is named, with what it speaks against; healthy servers show nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.readers.conftest import prefill, sgl, vllm
+
+from breakeven.doctor.examine import examine
+from breakeven.doctor.gather import Inputs, gather
+from breakeven.doctor.result import Diagnosis, DoctorResult
+
+Doctor = Callable[..., DoctorResult]
+DYNAMIC = ("acceptance", "cost", "counters")
+
+
+@pytest.fixture
+def doctor(tmp_path: Path) -> Doctor:
+    """Examines texts, each a log of its own, beside whatever else is given."""
+
+    def run(*logs: str, metrics: Sequence[str] = (), **inputs: object) -> DoctorResult:
+        paths = []
+        for number, text in enumerate((*logs, *metrics)):
+            path = tmp_path / f"{'log' if number < len(logs) else 'metrics'}{number}.txt"
+            path.write_text(text)
+            paths.append(path)
+        given = Inputs(logs=tuple(paths[: len(logs)]), metrics=tuple(paths[len(logs) :]), **inputs)  # type: ignore[arg-type]
+        return examine(gather(given))
+
+    return run
+
+
+def codes(result: DoctorResult, *, above: str = "info") -> list[str]:
+    return [finding.code for finding in result.findings if finding.severity != above]
+
+
+def finding(result: DoctorResult, code: str) -> Diagnosis:
+    return next(one for one in result.findings if one.code == code)
+
+
+def sgl_lines(
+    length: float, *, lines: int = 40, running: int = 8, drafts: int = 3, start_s: int = 0, spread: float = 0.08, **more: object
+) -> str:
+    """SGLang 0.5.12 lines around one length, with the rate that release prints."""
+    noise = random.Random(f"{length} {running} {start_s}")
+    text = ""
+    for number in range(lines):
+        shown = round(min(max(length + noise.gauss(0, spread if length > 1.01 else 0.0), 1.0), drafts + 1.0), 2)
+        text += sgl(shown, round((shown - 1) / drafts, 2), running=running, at_s=start_s + number, **more)  # type: ignore[arg-type]
+    return text
+
+
+def vllm_lines(joint: Sequence[float], *, lines: int = 12, drafts: int = 900) -> str:
+    noise = random.Random(str(joint))
+    shaken = [[max(rate + noise.gauss(0, 0.004), 0.0) if rate else 0.0 for rate in joint] for _ in range(lines)]
+    return "".join(vllm(sorted(rates, reverse=True), drafts, at_s=10 * number) for number, rates in enumerate(shaken))
+
+
+HICACHE = (
+    "[2026-03-01 00:00:00] server_args=ServerArgs(model_path='target', speculative_algorithm='EAGLE', "
+    "speculative_num_steps=5, speculative_eagle_topk=1, speculative_num_draft_tokens=6, enable_hierarchical_cache=True)\n"
+)
+
+
+def with_reuse(good: float, poor: float) -> str:
+    """Prefixes come from the cache in the middle third."""
+    text = ""
+    for phase, (length, new, cached) in enumerate([(good, 900, 0), (poor, 50, 850), (good, 900, 0)]):
+        for step in range(15):
+            text += prefill(new, cached, at_s=200 * phase + 10 * step) + sgl_lines(
+                length, lines=4, start_s=200 * phase + 10 * step + 1
+            )
+    return text
+
+
+# --- healthy servers ------------------------------------------------------------------------------------------------------------
+
+HEALTHY = {
+    "Llama-3.1-8B, three drafts": lambda: vllm_lines((0.73, 0.52, 0.35)),
+    "Qwen3-8B, three drafts": lambda: vllm_lines((0.65, 0.40, 0.20)),
+    "Kimi-K2.5, eight drafts": lambda: vllm_lines((0.83, 0.60, 0.45, 0.36, 0.22, 0.16, 0.09, 0.06)),
+    "SGLang chat": lambda: sgl_lines(2.69),
+    "SGLang code": lambda: sgl_lines(3.29),
+    "SGLang, six tokens": lambda: sgl_lines(4.4, drafts=5),
+    "two batches alike": lambda: sgl_lines(2.49, running=2) + sgl_lines(2.52, running=32, start_s=50),
+    "tool calls": lambda: sgl_lines(3.75),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_servers_show_nothing(name: str, doctor: Doctor) -> None:
+    result = doctor(HEALTHY[name]())
+    assert codes(result) == [], [(one.code, one.title) for one in result.findings]
+    assert result.refuted == ()
+    assert result.next_check == ""
+
+
+# --- one sign each --------------------------------------------------------------------------------------------------------------
+
+SIGNS: dict[str, tuple[str, ...]] = {
+    "accept-length-at-floor": (sgl_lines(1.0), vllm_lines((0.0, 0.0, 0.0)), sgl_lines(1.0, drafts=5, running=1)),
+    "accept-length-near-floor": (vllm_lines((0.06, 0.02, 0.01)), sgl_lines(1.08)),
+    "accept-length-at-ceiling": (sgl_lines(4.0, spread=0.0), sgl_lines(6.0, drafts=5, spread=0.0)),
+    "only-first-position-alive": (vllm((0.207, *[0.0] * 14), 691), vllm_lines((0.62, 0.0, 0.0))),
+    "steep-fall-after-first": (vllm_lines((0.72, 0.15, 0.04)), vllm_lines((0.55, 0.09, 0.02, 0.01))),
+    "accept-length-falls-with-batch": (
+        sgl_lines(2.41, running=2, lines=60) + sgl_lines(2.1, running=32, start_s=80, lines=60),
+        sgl_lines(3.0, running=1, lines=60) + sgl_lines(2.2, running=64, start_s=80, lines=60),
+    ),
+    "accept-length-falls-with-context": (
+        "".join(
+            sgl_lines(2.9, tokens=4_000, lines=1, start_s=2 * n) + sgl_lines(1.9, tokens=120_000, lines=1, start_s=2 * n + 1)
+            for n in range(60)
+        ),
+    ),
+    "accept-length-collapses": (
+        sgl_lines(3.0, lines=60) + sgl_lines(1.4, lines=60, start_s=70) + sgl_lines(3.0, lines=60, start_s=140),
+        "".join(
+            sgl_lines(length, tokens=tokens, lines=60, start_s=70 * n)
+            for n, (length, tokens) in enumerate([(2.9, 4_000), (1.9, 120_000)] * 2)
+        ),
+    ),
+    "accept-length-falls-after-cache-reuse": (
+        HICACHE
+        + sgl_lines(4.49, lines=60, drafts=5)
+        + sgl_lines(1.59, lines=60, start_s=70, drafts=5)
+        + sgl_lines(4.33, lines=60, start_s=140, drafts=5),
+        with_reuse(3.0, 1.5),
+    ),
+    "accept-length-drifts": ("".join(sgl_lines(3.0 - 0.012 * step, lines=4, start_s=4 * step, spread=0.02) for step in range(60)),),
+    "cuda-graph-off": (sgl_lines(2.8, graph="cuda graph: False"),),
+    "queue-saturated": (sgl_lines(2.8, running=37, queued=60),),
+    "counters-contradict": ("".join(vllm((0.6, 0.4, 0.2), 900, at_s=10 * n, length=3.1) for n in range(12)),),
+}
+EVERY_SIGN = [pytest.param(code, text, id=f"{code} {number}") for code, texts in SIGNS.items() for number, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(("code", "text"), EVERY_SIGN)
+def test_a_sign_is_named_first(code: str, text: str, doctor: Doctor) -> None:
+    result = doctor(text)
+    assert codes(result)[:1] == [code], [(one.code, one.severity, one.title) for one in result.findings]
+    first = result.findings[0]
+    assert first.evidence
+    assert first.remedy
+
+
+@pytest.mark.parametrize(("code", "text"), EVERY_SIGN)
+def test_a_sign_alone_leads_to_one_check_and_names_no_cause(code: str, text: str, doctor: Doctor) -> None:
+    if code in ("counters-contradict", "cuda-graph-off"):
+        return  # the one says what is wrong with the figures, the other is a cause itself
+    result = doctor(text)
+    assert [one.code for one in result.findings if one.kind == "cause" and one.severity == "error"] == []
+    assert result.next_check
