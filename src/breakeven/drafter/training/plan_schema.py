@@ -22,7 +22,7 @@ class HeadPlan(_Section):
     """Shapes left out are the target's own."""
 
     draft_vocab_size: int | None = Field(
-        default=None, ge=2, description="Tokens that can be drafted: the most frequent in the answers (default: a third or so)"
+        default=None, ge=2, description="Tokens that can be drafted, the most frequent in answers (default: about a third of all)"
     )
     auxiliary_layers: Layers | None = Field(
         default=None, description="Three layers whose inputs the head sees, low to high (default: 2, the middle, the fourth last)"
@@ -100,6 +100,9 @@ class TrainPlan(_Section):
     target: str = Field(description="The served model: a folder, a hub id in the local cache, or demo:NAME")
     data: str = Field(description="Training file, as breakeven data answers writes it; relative to this file")
     out: str = Field(description="Folder for checkpoints, metrics and the drafter; relative to this file")
+    states: str | None = Field(
+        default=None, description="States stored by breakeven data states, in place of running the target; relative to this file"
+    )
     start_from: str | None = Field(default=None, description="A trained EAGLE-3 folder to go on from")
     seed: int = Field(default=0, ge=0, lt=2**31, description="Of the first weights and of the order of samples")
     epochs: int = Field(default=4, ge=1, description="Times that every sample is seen")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -16,7 +18,10 @@ from typer.testing import CliRunner
 from breakeven.checkpoints.folder import open_folder
 from breakeven.cli import app, main
 from breakeven.drafter.export.reading import read_head
+from breakeven.errors import DataError
 
+PAGE = (Path(__file__).parents[4] / "docs" / "training.md").read_text(encoding="utf-8")
+COMMAND = shlex.split(re.findall(r"^    breakeven (train .*)$", PAGE, re.MULTILINE)[0])
 PLAN = {
     "target": "target",
     "data": "train.jsonl",
@@ -101,6 +106,31 @@ def test_eagle_3_1_and_bfloat16_train_too(workplace):
     run("train", "train.yaml")
     head = read_head(workplace / "out" / "drafter", open_folder(workplace / "target"))
     assert (head.config.fc_norm, head.config.norm_output) == (True, True)
+
+
+def test_the_pages_plan_trains(workplace, monkeypatch):
+    placed = workplace / "cache" / "models" / "smollm2-135m-instruct"
+    placed.parent.mkdir(parents=True)
+    (workplace / "target").rename(placed)
+    monkeypatch.setenv("BREAKEVEN_CACHE", str(workplace / "cache"))
+    Path("train.yaml").write_text(PAGE.split("```yaml\n")[1].split("```")[0])
+    assert run(*COMMAND).startswith(str(workplace / "drafter-run" / "drafter"))
+
+
+def test_stored_states_train_to_the_same_losses(workplace):
+    write_plan(evaluation={"every": 0, "num_prompts": 2, "max_answer_tokens": 8})
+    run("train", "train.yaml")
+    run("data", "states", "train.jsonl", "--target", "target", "--out", "states", "--dtype", "float32", "--device", "cpu")
+    write_plan(evaluation={"every": 0, "num_prompts": 2, "max_answer_tokens": 8}, states="states", out="offline")
+    run("train", "train.yaml")
+
+    def losses(folder: str) -> list[float]:
+        return [json.loads(line)["loss"] for line in (workplace / folder / "metrics.jsonl").read_text().splitlines()]
+
+    assert losses("offline") == pytest.approx(losses("out"), rel=1e-5)
+    write_plan(states="states", out="other", head={"auxiliary_layers": [1, 2, 3]})
+    with pytest.raises(DataError, match="entering the layers"):
+        run("train", "train.yaml")
 
 
 @pytest.mark.parametrize(
