@@ -68,12 +68,13 @@ def gates_before(parts: Parts, gates: GatesPlan, tell: Callable[[str], None] = l
     """Agreement, overfit, pilot and gap, in this order; each is made when the one before has passed."""
     if gates.agreement:
         truth = TargetTruth(parts.target)
-        exact = trainer_pipeline(parts.fresh_objective(torch.float32), parts.capture, parts.plan)
+        # where the training's states come from a store, that is what is judged
+        exact = trainer_pipeline(parts.fresh_objective(torch.float32), parts.source, parts.plan)
         yield from agreement_gates(_conversations(parts), exact, truth)
     if gates.overfit:
         yield lambda: _overfit(parts, tell)
     if gates.pilot_samples:
-        pipeline = trainer_pipeline(parts.fresh_objective(parts.dtype), parts.capture, parts.plan)
+        pipeline = trainer_pipeline(parts.fresh_objective(parts.dtype), parts.source, parts.plan)
         held_out = _held_out(parts, parts.prompts, parts.plan.evaluation.max_answer_tokens)
         if held_out is None:
             yield lambda: GateResult(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from breakeven.drafter.gates.result import GatesReport
 from breakeven.drafter.gates.served_gate import ServedCounts
 from breakeven.errors import GateFailed, UsageError
 
+# the page's own examples are what is run here
+EXAMPLES = [
+    shlex.split(line.strip().removeprefix("breakeven "))
+    for line in (Path(__file__).parents[4] / "docs" / "training-gates.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("    breakeven ")
+]
 THINGS = ("paper", "glass", "a cloud", "bread", "soap", "sand", "a wall", "rope", "ink", "steel", "wool", "amber", "rain", "a pen")
 PLAN = {
     "target": "target",
@@ -57,7 +64,7 @@ def write_plan(**overrides: object) -> None:
 
 def test_what_must_hold_before_a_training(workplace):
     write_plan(gates=PILOT)
-    done = invoke("gates", "train.yaml", "--json")
+    done = invoke(*EXAMPLES[0], "--json")
     report = GatesReport.model_validate_json(done.stdout)
     names = [gate.gate for gate in report.gates]
     assert names[:4] == ["data", "capture", "objective", "saving"], (names, done.output)
@@ -157,7 +164,7 @@ def test_without_a_training_there_is_nothing_to_judge(workplace):
 def test_without_an_engine_the_last_gate_says_that_it_was_not_run(workplace):
     write_plan(gates={"agreement": False, "overfit": False, "pilot_samples": 0})
     assert invoke("train", "train.yaml").exit_code == 0
-    done = invoke("gates", "train.yaml", "--after", "--json")
+    done = invoke(*EXAMPLES[1], "--json")
     assert done.exit_code == 0, (done.output, done.exception)
     found = {gate.gate: gate.outcome for gate in GatesReport.model_validate_json(done.stdout).gates}
     assert found == {"export": "passed", "served": "not run"}
