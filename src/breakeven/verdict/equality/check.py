@@ -67,7 +67,7 @@ def _with_kernels(judged: ArmEquality, facts: Mapping[str, object]) -> ArmEquali
     reason = facts.get("unreleased_kernels")
     if not reason:
         return judged
-    sentence = f"{judged.sentence} Its kernels were replaced, so this says nothing of {facts.get('engine', 'the engine')}'s."
+    sentence = f"{judged.sentence}. Its kernels were replaced, so this says nothing of {facts.get('engine', 'the engine')}'s"
     return judged.model_copy(update={"sentence": sentence, "evidence": (*judged.evidence, str(reason))})
 
 

@@ -25,5 +25,5 @@ def test_replaced_kernels_are_said_where_the_outcome_is() -> None:
     assert "kernels" not in clean.sentence
     replaced = judged({"engine": "sglang", "unreleased_kernels": "sgl_kernel is imported from /tmp"})
     assert replaced.outcome == clean.outcome == "equal"
-    assert replaced.sentence == f"{clean.sentence} Its kernels were replaced, so this says nothing of sglang's."
+    assert replaced.sentence == f"{clean.sentence}. Its kernels were replaced, so this says nothing of sglang's"
     assert replaced.evidence == (*clean.evidence, "sgl_kernel is imported from /tmp")
