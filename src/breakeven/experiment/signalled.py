@@ -47,4 +47,5 @@ async def until_signalled(work: Coroutine[Any, Any, T], on_signal: Callable[[sig
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+            # None: somebody's in C, which Python cannot put back
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
