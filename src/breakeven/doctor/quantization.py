@@ -68,7 +68,7 @@ def quantization(draft: Drafter) -> Quantization | None:
     if not isinstance(table, dict):
         table = side_json(draft.folder.path, "hf_quant_config.json").get("quantization")
         source = "hf_quant_config.json: quantization"
-    if not isinstance(table, dict) or not table:
+    if not isinstance(table, dict) or not _announces(table):
         return None
     method = table.get("quant_method", table.get("quant_algo"))
     return Quantization(
@@ -122,6 +122,13 @@ def _plain_modules(draft: Drafter) -> tuple[str, ...]:
 
 def _ending(role: str) -> str:
     return role.rpartition(".")[2]
+
+
+def _announces(table: Mapping[str, Any]) -> bool:
+    """Exporters write a table without a method for models that they did not quantize."""
+    method = table.get("quant_method") or table.get("quant_algo")
+    named = isinstance(method, str) and method.lower() != "none"
+    return named or bool(table.get("config_groups")) or any(table.get(key) for key in ("bits", "w_bit", "num_bits"))
 
 
 def _exceptions(table: Mapping[str, Any]) -> tuple[str, ...]:

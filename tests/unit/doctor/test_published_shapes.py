@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,11 @@ def test_a_quantized_head_with_exceptions_by_pattern(tmp_path: Path) -> None:
         folder.tensors[f"midlayer.mlp.{part}_proj.weight"] = packed("F8_E4M3", shape, 8)
         folder.tensors[f"midlayer.mlp.{part}_proj.weight_scale"] = np.ones((shape[0], 1), np.float32)
     assert above_info(Deployment(draft=folder), tmp_path) == []
+
+
+@pytest.mark.parametrize("table", [{"quant_algo": None, "kv_cache_quant_algo": None}, {"quant_method": "none"}, {}])
+def test_an_exporter_that_says_it_quantized_nothing(table: dict[str, Any], tmp_path: Path) -> None:
+    folder = llama_head_for_kimi()
+    folder.files["hf_quant_config.json"] = json.dumps({"producer": {"name": "modelopt"}, "quantization": table})
+    version, launch = ENGINES["sglang 0.5.23"]
+    assert above_info(Deployment(draft=folder, target=kimi(), engine_version=version, launch=launch), tmp_path) == []
