@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from breakeven.verdict.result import ArmInfo, BestOfArm, BreakEvenPoint, Cell, Comparison, Result
+from breakeven.verdict.result import ArmInfo, BestOfArm, BreakEvenPoint, Cell, Comparison, Result, Side
 
 __all__ = ["Lookup"]
 
@@ -46,6 +46,15 @@ class Lookup:
     def shapes(self) -> list[tuple[str, int]]:
         """Every (method, drafts a round) that has a break-even point, sorted."""
         return sorted({(point.method, point.num_draft_tokens) for point in self.result.break_even})
+
+    @property
+    def shapes_with_lines(self) -> list[tuple[str, int]]:
+        """`shapes`, and those whose break-even is only read off lines between others."""
+        return sorted({*self.shapes, *((point.method, point.num_draft_tokens) for point in self.result.break_even_between)})
+
+    def side(self, arm: str, load: str) -> Side | None:
+        """Where the arm's accept length stands to the break-even of its own number of drafts."""
+        return next((item.side for item in self.result.standings if (item.arm, item.load) == (arm, load)), None)
 
     def is_probe(self, arm: str) -> bool:
         """Accepts to order, so it measures what a round costs and is no candidate to be run."""

@@ -58,7 +58,25 @@ def render_markdown(result: Result) -> str:
                     tokens_a_round(point.cost_ratio),
                     _safe(point.basis, 200),
                 )
-                for point in result.break_even
+                for point in (*result.break_even, *result.break_even_between)
+            ],
+        )
+        lines += _list("Cliffs", ([cliff.text] for cliff in result.cliffs))
+    if result.standings:
+        lines += ["", "### Drafters against their break-even", ""]
+        lines += _table(
+            ("load", "arm", "drafts a round", "accept length", "break-even", "stands", "why"),
+            [
+                (
+                    _safe(item.load, 60),
+                    _cell(item.arm, 80),
+                    f"{item.num_draft_tokens}",
+                    tokens_a_round(item.accept_length),
+                    tokens_a_round(item.break_even) + (" (read off)" if item.read_off else ""),
+                    item.side,
+                    _cell(item.why),
+                )
+                for item in result.standings
             ],
         )
     if result.own_best:

@@ -9,8 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from breakeven.report.break_even_traces import (
+    cliff_trace,
+    curve_trace,
+    lengths_by_drafts,
+    points_by_load,
+    points_by_shape,
+    shape_name,
+)
 from breakeven.report.lookup import Lookup
-from breakeven.report.text import accept_length, interval, levels, percent, plain, tokens_a_round
+from breakeven.report.text import MISSING, accept_length, interval, levels, percent, plain, tokens_a_round
 from breakeven.report.traces import MAX_LEGEND_NAME, Look, top_of_axis, trace
 from breakeven.verdict.result import AcceptanceSummary, ArmInfo, Cell, Interval, Result
 
@@ -80,18 +88,15 @@ def _break_even(lookup: Lookup) -> Plot | None:
     places, x_axis = _load_axis(result)
     traces, rows = [], []
     shown: list[Interval] = []
-    colours = {shape: colour for colour, shape in enumerate(lookup.shapes)}
-    for (method, num_drafts), colour in colours.items():
-        points = [
-            (load, point.cost_ratio, point.basis)
-            for load in places
-            if (point := lookup.break_even_of((method, num_drafts), load)) is not None
+    colours = {shape: colour for colour, shape in enumerate(lookup.shapes_with_lines)}
+    for shape, colour in colours.items():
+        points = points_by_shape(lookup, shape, list(places))
+        name = f"break-even, {shape_name(shape)}"
+        traces.append(curve_trace(name, [places[point.load] for point, _ in points], points, colour))
+        rows += [
+            (name, plain(point.load, 60), tokens_a_round(point.cost_ratio), plain(point.basis, 200), MISSING) for point, _ in points
         ]
-        name = f"break-even, {plain(method, 40)}{f' k={num_drafts}' if num_drafts else ''}"
-        values = [value for _, value, _ in points]
-        traces.append(trace(name, [places[load] for load, _, _ in points], values, Look(colour=colour, symbol=colour, width=3)))
-        rows += [(name, plain(load, 60), tokens_a_round(value), plain(basis, 200)) for load, value, basis in points]
-        shown += values
+        shown += [point.cost_ratio for point, _ in points]
     if not traces:
         return None
     for look, arm in _looks(result):
@@ -105,18 +110,70 @@ def _break_even(lookup: Lookup) -> Plot | None:
         lengths = [acceptance.accept_length for _, acceptance in found]
         dotted = Look(colour=colour, symbol=look.symbol + len(colours), dash="dot", hollow=True)
         traces.append(trace(name, [places[load] for load, _ in found], lengths, dotted))
-        rows += [(name, plain(load, 60), accept_length(acceptance), plain(acceptance.source, 80)) for load, acceptance in found]
+        rows += [
+            (name, plain(load, 60), accept_length(acceptance), plain(acceptance.source, 80), lookup.side(arm.name, load) or MISSING)
+            for load, acceptance in found
+        ]
         shown += lengths
+    if result.cliffs:
+        at_load = [(places[c.load], c.cost_before, places[c.load], c.cost_after) for c in result.cliffs]
+        traces.append(cliff_trace(at_load))
+        rows += [
+            (f"cliff, {plain(c.method, 40)} k={c.drafts_before} to {c.drafts_after}", plain(c.load, 60),
+             f"{c.cost_before:.2f} to {c.cost_after:.2f}", plain(c.text, 400), MISSING)
+            for c in result.cliffs
+        ]  # fmt: skip
     y_axis = {"range": [0, top_of_axis(shown)]}
     return Plot(
         title="Break-even accept length",
         unit="tokens a round",
-        caption="A drafter pays at a load where its accept length (dotted) lies above the break-even curve of its shape (solid,"
-        f" same colour). {_caption(lookup, shown, probes=False)}",
-        views=(_view("break-even", "Break-even accept length", traces, x_axis, y_axis),),
-        header=("What", "Load", "Tokens a round", "From"),
+        caption=f"A drafter pays at a load where its accept length (dotted) lies above the break-even curve of its shape (solid,"
+        f" same colour). {_surface_words(result)}{_caption(lookup, shown, probes=False)}",
+        views=(
+            _view("break-even", "By load" if len(colours) > 1 else "Break-even accept length", traces, x_axis, y_axis),
+            *_by_drafts(lookup, y_axis),
+        ),
+        header=("What", "Load", "Tokens a round", "From", "Against its break-even"),
         rows=tuple(rows),
     )
+
+
+def _surface_words(result: Result) -> str:
+    words = ""
+    if result.break_even_between:
+        words += "Hollow marks on solid lines are read off between measured numbers of drafts; nothing is read between loads. "
+    if result.cliffs:
+        words += "Thick dots mark a cliff: " + " ".join(f"{plain(cliff.text, 400)}." for cliff in result.cliffs) + " "
+    return words
+
+
+def _by_drafts(lookup: Lookup, y_axis: dict[str, Any]) -> Iterator[View]:
+    """c against the number of drafts, a line a load: one picture for every method with several numbers of drafts."""
+    result = lookup.result
+    loads = [load.label for load in result.loads]
+    symbols = {arm.name: len(loads) + place for place, arm in enumerate(result.arms)}
+    methods = dict.fromkeys(method for method, _ in lookup.shapes_with_lines)
+    for place, method in enumerate(methods):
+        numbers = [num_drafts for found, num_drafts in lookup.shapes_with_lines if found == method and num_drafts]
+        if len(numbers) < 2:
+            continue
+        traces = []
+        for colour, load in enumerate(loads):
+            points = points_by_load(result, method, load)
+            if points:
+                xs = [float(point.num_draft_tokens) for point, _ in points]
+                traces.append(curve_trace(f"break-even at {plain(load, 60)}", xs, points, colour))
+        traces += [shown for shown, _ in lengths_by_drafts(result, method, symbols)]
+        steps = [
+            (float(c.drafts_before), c.cost_before, float(c.drafts_after), c.cost_after)
+            for c in result.cliffs
+            if c.method == method
+        ]
+        if steps:
+            traces.append(cliff_trace(steps))
+        x_axis = {"title": {"text": "drafts a round"}, "tickvals": numbers, "ticktext": [str(number) for number in numbers]}
+        label = "By number of drafts" if len(methods) == 1 else f"By number of drafts, {plain(method, 40)}"
+        yield _view(f"break-even-by-drafts-{place}", label, traces, x_axis, y_axis)
 
 
 def _by_position(lookup: Lookup) -> Plot | None:

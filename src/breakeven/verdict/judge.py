@@ -12,6 +12,7 @@ from breakeven.verdict.measured.costs import break_even_points
 from breakeven.verdict.measured.deciding import decide
 from breakeven.verdict.measured.findings import findings
 from breakeven.verdict.measured.next_steps import next_measurements
+from breakeven.verdict.measured.standing import cliffs, points_between, standings
 from breakeven.verdict.result import Result
 
 __all__ = ["judge"]
@@ -41,6 +42,9 @@ def judge(record: RunRecord) -> Result:
         cells=table,
         comparisons=compared,
         break_even=points,
+        break_even_between=points_between(case),
+        cliffs=cliffs(case),
+        standings=standings(case),
         own_best=best,
         conclusions=conclusions(case, table, compared, points, best),
         findings=findings(case),

@@ -19,17 +19,21 @@ __all__ = [
     "BestOfArm",
     "BreakEvenPoint",
     "Cell",
+    "Cliff",
     "Comparison",
     "Conclusion",
     "Interval",
     "Load",
     "Outcome",
     "Result",
+    "Side",
+    "Standing",
     "VoidedTrial",
 ]
 
 SCHEMA_VERSION = 1
 
+Side = Literal["above", "below", "cannot be told"]
 Outcome = Literal["pays", "slower", "no useful difference", "undecided"]
 
 
@@ -128,6 +132,32 @@ class BreakEvenPoint(_Frozen):
     basis: str = Field(description="Arms (forced or not) or reported figures it comes from")
 
 
+class Cliff(_Frozen):
+    """A round gets dearer between two neighbouring measured numbers of drafts by more than further drafts explain."""
+
+    load: str
+    method: str
+    drafts_before: int
+    drafts_after: int
+    cost_before: float
+    cost_after: float
+    text: str = Field(description="The same in a sentence, with the usual cause and what to do")
+
+
+class Standing(_Frozen):
+    """An accept length beside the break-even accept length of its own number of drafts at one load."""
+
+    arm: str
+    load: str
+    method: str
+    num_draft_tokens: int
+    accept_length: Interval
+    break_even: Interval | None = Field(default=None, description="Null where no measurement reaches this number of drafts")
+    read_off: bool = Field(default=False, description="The break-even is read off the line between measured numbers of drafts")
+    side: Side = Field(description="Told only where the two intervals do not touch; decoding alone, prefill left out")
+    why: str
+
+
 class BestOfArm(_Frozen):
     """The other view of fairness: each arm at its own best load."""
 
@@ -164,6 +194,11 @@ class Result(_Frozen):
     cells: tuple[Cell, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     break_even: tuple[BreakEvenPoint, ...] = ()
+    break_even_between: tuple[BreakEvenPoint, ...] = Field(
+        default=(), description="Not measured: read off lines between measured numbers of drafts at the same load"
+    )
+    cliffs: tuple[Cliff, ...] = ()
+    standings: tuple[Standing, ...] = Field(default=(), description="Every drafter of the run against the break-even of its shape")
     own_best: tuple[BestOfArm, ...] = ()
     conclusions: tuple[Conclusion, ...] = Field(default=(), description="Most general first")
     findings: tuple[Finding, ...] = ()

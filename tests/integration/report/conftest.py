@@ -224,13 +224,25 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 @pytest.fixture(scope="session")
+def surface(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Forced arms over drafts with a gap to read off and a cliff, and a drafter on the surface."""
+    concurrencies = [1, 8, 64]
+    arms: dict[str, Any] = {"plain": {"simulation": {"launch_sd": 0.005}}}
+    for num_drafts in (1, 3, 4, 6):
+        costs = {c: (1 + 0.15 * num_drafts) * (2.5 if c * (num_drafts + 1) > 256 else 1.0) for c in concurrencies}
+        arms[f"forced-{num_drafts}"] = arm(num_drafts, forced=1.5, cost_ratio=costs) | {"simulation": {"cost_ratio": costs}}
+    arms["drafter"] = arm(3, joint=[0.7, 0.5, 0.3], cost_ratio=dict.fromkeys(concurrencies, 1.45))
+    return measured(tmp_path_factory.mktemp("surface"), "surface", arms, concurrencies)
+
+
+@pytest.fixture(scope="session")
 def reported() -> Result:
     """Figures that somebody reported: no intervals, load points without a concurrency."""
     return judge_reported(EXAMPLES / "kimi-k2.5-blackwell" / "reported.yaml")
 
 
 HOSTILE = "</script><img src=x onerror=window.pwned=1><script>window.pwned=1</script>\x1b[31m\u202e\u2028" + "A" * 10_000
-FIXED_WORDS = {"kind", "outcome", "severity", "confidence", "basis"}
+FIXED_WORDS = {"side", "kind", "outcome", "severity", "confidence", "basis"}
 
 
 @pytest.fixture(scope="session")

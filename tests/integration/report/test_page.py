@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.integration
 
-every_report = pytest.mark.parametrize("opened", ["laptop", "wide", "reported", "hostile"], indirect=True)
+every_report = pytest.mark.parametrize("opened", ["laptop", "wide", "surface", "reported", "hostile"], indirect=True)
 laptop_report = pytest.mark.parametrize("opened", ["laptop"], indirect=True)
 
 PLOTS = """[...document.querySelectorAll("[data-plot]")].map((place) => {
@@ -81,6 +81,24 @@ async def test_conditional_acceptance_is_one_key_press_away(page: Any, opened: P
     assert conditional[1] == pytest.approx(joint[1] / joint[0])
     pressed = await page.evaluate("[...document.querySelectorAll('button[data-view]')].map((b) => b.getAttribute('aria-pressed'))")
     assert pressed == ["false", "true"]
+
+
+@pytest.mark.parametrize("opened", ["surface"], indirect=True)
+async def test_the_surface_is_seen_by_load_and_by_number_of_drafts(page: Any, opened: Path) -> None:
+    await page.go(opened)
+    names = "document.querySelector('[data-plot^=break-even]').data.map((line) => line.name)"
+    assert "accept length, drafter" in await page.evaluate(names)
+    await page.evaluate("document.querySelector('button[data-view=break-even-by-drafts-0]').click()")
+    by_drafts = await page.evaluate(names)
+    assert by_drafts[:3] == ["break-even at c=1", "break-even at c=8", "break-even at c=64"]
+    assert by_drafts[-1] == "cliff"
+    (plot,) = [plot for plot in await page.evaluate(PLOTS) if plot["key"] == "break-even-by-drafts-0"]
+    assert plot["drawn"] == "yes"
+    assert plot["lines"] == 4
+    # drafts 1, 3, 4, 6 measured and 2, 5 read off, at three loads; the drafter's marks; both ends of the cliff
+    assert plot["marks"] == 3 * 6 + 3 + 2
+    assert plot["legendBelowAxis"]
+    assert page.complaints == []
 
 
 @laptop_report

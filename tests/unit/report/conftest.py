@@ -11,12 +11,14 @@ from breakeven.verdict.result import (
     BestOfArm,
     BreakEvenPoint,
     Cell,
+    Cliff,
     Comparison,
     Conclusion,
     Interval,
     Load,
     Outcome,
     Result,
+    Standing,
     VoidedTrial,
 )
 
@@ -126,6 +128,50 @@ def make_result(num_arms: int, concurrencies: tuple[int, ...], text: str = "") -
     )
 
 
+def with_surface(result: Result, text: str = "") -> Result:
+    """The same with break-even points at 1, 3 and 5 drafts, those between read off, a cliff at the last load, and arm 1 on it."""
+    loads = [load.label for load in result.loads]
+    points = [
+        BreakEvenPoint(load=load, num_draft_tokens=k, method="eagle3", cost_ratio=around(1 + 0.1 * k), basis=f"forced{text}")
+        for k in (1, 3, 5)
+        for load in loads
+    ]
+    between = [
+        BreakEvenPoint(load=load, num_draft_tokens=k, method="eagle3", cost_ratio=around(1 + 0.1 * k), basis=f"read off{text}")
+        for k in (2, 4)
+        for load in loads
+    ]
+    cliff = Cliff(
+        load=loads[-1], method="eagle3", drafts_before=3, drafts_after=5, cost_before=1.3, cost_after=1.5, text=f"Cliff{text}"
+    )
+    standings = [
+        Standing(
+            arm=result.arms[1].name,
+            load=load,
+            method="eagle3",
+            num_draft_tokens=3,
+            accept_length=around(1.6, 0.01),
+            break_even=around(1.3),
+            side="above",
+            why=f"1.6 over 1.3{text}",
+        )
+        for load in loads
+    ]
+    return result.model_copy(
+        update={
+            "break_even": tuple(points),
+            "break_even_between": tuple(between),
+            "cliffs": (cliff,),
+            "standings": tuple(standings),
+        }
+    )
+
+
+@pytest.fixture
+def curve() -> Result:
+    return with_surface(make_result(5, (1, 4)))
+
+
 @pytest.fixture
 def laptop() -> Result:
     return make_result(5, (1, 4))
@@ -138,4 +184,4 @@ def wide() -> Result:
 
 @pytest.fixture
 def hostile() -> Result:
-    return make_result(5, (1, 4), text=HOSTILE)
+    return with_surface(make_result(5, (1, 4), text=HOSTILE), text=HOSTILE)

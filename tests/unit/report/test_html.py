@@ -131,6 +131,28 @@ def test_accept_length_has_the_colour_of_the_curve_it_must_stay_above(laptop: Re
     assert {trace["line"]["dash"] for trace in lengths} == {"dot"}
 
 
+def test_points_that_were_not_measured_are_hollow_and_cliffs_are_marked(curve: Result) -> None:
+    figures = figures_of(render_html(curve))
+    by_load = {trace["name"]: trace for trace in figures["break-even"]["data"]}  # type: ignore[attr-defined]
+    assert list(by_load)[:5] == [f"break-even, eagle3 k={k}" for k in (1, 2, 3, 4, 5)]
+    assert all(symbol.endswith("-open") for symbol in by_load["break-even, eagle3 k=4"]["marker"]["symbol"])
+    assert not by_load["break-even, eagle3 k=5"]["marker"]["symbol"].endswith("-open")
+    assert by_load["cliff"]["x"][:2] == [4.0, 4.0]
+    assert by_load["cliff"]["y"][:2] == [1.3, 1.5]
+
+
+def test_the_surface_is_shown_by_number_of_drafts_too_with_each_drafter_at_its_own(curve: Result) -> None:
+    figures = figures_of(render_html(curve))
+    traces = {trace["name"]: trace for trace in figures["break-even-by-drafts-0"]["data"]}  # type: ignore[attr-defined]
+    assert set(traces) == {"break-even at c=1", "break-even at c=4", "accept length, arm 1", "cliff"}
+    line = traces["break-even at c=1"]
+    assert line["x"] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [symbol.endswith("-open") for symbol in line["marker"]["symbol"]] == [False, True, False, True, False]
+    assert traces["accept length, arm 1"]["x"] == [3.0, 3.0]
+    assert traces["accept length, arm 1"]["mode"] == "markers"
+    assert traces["cliff"]["x"][:2] == [3.0, 5.0]
+
+
 def test_hostile_text_stays_text(hostile: Result) -> None:
     page = render_html(hostile)
     assert page.count("</script>") == 3

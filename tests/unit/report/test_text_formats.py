@@ -46,10 +46,18 @@ def test_markdown_tables_have_equal_columns(hostile: Result) -> None:
     text = render_markdown(hostile)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     columns = {row.replace("\\|", "").count("|") for row in rows}
-    assert columns == {3, 5, 9}
+    assert columns == {3, 5, 8, 9}
     assert "<img" not in text.replace("\\<", "")
     assert "@here" not in text.replace("\\@", "")
     assert "http://" not in text
+
+
+def test_markdown_tells_what_is_read_off_and_where_drafters_stand(curve: Result) -> None:
+    text = render_markdown(curve)
+    assert "| c=4 | 4 eagle3 | 1.40 [1.33, 1.47] | read off |" in text
+    assert "### Cliffs" in text
+    assert "| c=1 | arm 1 | 3 | 1.60 [1.58, 1.62] | 1.30 [1.2" in text
+    assert "| above | 1.6 over 1.3 |" in text
 
 
 def test_markdown_reads_well_as_plain_text(laptop: Result) -> None:
