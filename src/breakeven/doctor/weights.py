@@ -69,7 +69,7 @@ def looks_fresh(info: TensorInfo | None) -> bool | None:
     kurtosis = float((((rows - rows.mean()) / spread) ** 4).mean())
     offset = abs(float(rows.mean())) / spread * math.sqrt(rows.size)
     # normal draws have kurtosis 3, uniform ones 1.8; the length of w independent draws varies by 1 / sqrt(2 w), or less
-    return variation < 1.5 / math.sqrt(2 * rows.shape[1]) and (2.7 < kurtosis < 3.3 or 1.7 < kurtosis < 1.9) and offset < 4
+    return variation < 1.7 / math.sqrt(2 * rows.shape[1]) and (2.6 < kurtosis < 3.4 or 1.65 < kurtosis < 1.95) and offset < 5
 
 
 def is_untrained(draft: Drafter) -> bool:

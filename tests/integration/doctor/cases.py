@@ -118,7 +118,15 @@ def model_in_front(it: Case) -> None:
 
 @case("norm-tensors-contradict")
 def norms_without_their_flag(it: Case) -> None:
-    it.draft.tensors |= {f"fc_norm.{place}.weight": np.ones(HIDDEN, np.float32) for place in range(3)}
+    """fc was made for states that are normed and turned over; a state of two ones is normed to the root of half its width."""
+    it.draft.tensors["fc.weight"] = -it.draft.tensors["fc.weight"] / np.float32(np.sqrt(HIDDEN / 2))
+    it.draft.tensors |= {f"fc_norm.{place}.weight": np.full(HIDDEN, -1, np.float32) for place in range(3)}
+
+
+@case(None)
+def norms_with_their_flag(it: Case) -> None:
+    norms_without_their_flag(it)
+    it.draft.config["fc_norm"] = True
 
 
 @case("attention-bias-dropped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tests.unit.doctor.folders import (
     DRAFT_VOCAB,
     HIDDEN,
     LAYER_IDS,
+    LAYOUTS,
     VOCAB,
+    Array,
     Folder,
     base_config,
     head_tensors,
@@ -171,6 +174,42 @@ def test_a_quantized_head_with_exceptions_by_pattern(tmp_path: Path) -> None:
         folder.tensors[f"midlayer.mlp.{part}_proj.weight"] = packed("F8_E4M3", shape, 8)
         folder.tensors[f"midlayer.mlp.{part}_proj.weight_scale"] = np.ones((shape[0], 1), np.float32)
     assert above_info(Deployment(draft=folder), tmp_path) == []
+
+
+DUMMIES: dict[str, Callable[[str, Array], Array]] = {
+    "drawn, norms of one": lambda name, values: np.ones_like(values) if "norm" in name else 0.02 * drawn(values),
+    "drawn, norms too": lambda _, values: 0.02 * drawn(values),
+    "drawn widely": lambda _, values: drawn(values),
+    "zeros": lambda _, values: np.zeros_like(values),
+    "ones": lambda _, values: np.ones_like(values),
+}
+
+
+def drawn(values: Array) -> Array:
+    return np.random.default_rng(values.size).standard_normal(values.shape).astype(np.float32)
+
+
+SERVED = [
+    (layout, engine)
+    for layout in LAYOUTS
+    for engine in ((None, None), ("vllm", "0.32.0"), ("sglang", "0.5.23"))
+    if (layout, engine[0]) != ("speculators", "sglang")  # which cannot serve it
+]
+
+
+@pytest.mark.parametrize(("layout", "engine"), SERVED)
+@pytest.mark.parametrize("kind", DUMMIES)
+def test_dummy_weights_of_a_right_layout_are_no_fault_of_the_layout(
+    kind: str, layout: str, engine: tuple[str | None, str | None], tmp_path: Path
+) -> None:
+    folder, target = LAYOUTS[layout](), make_target()
+    for one in (folder, target):
+        one.tensors = {
+            name: DUMMIES[kind](name, values).astype(values.dtype) if values.dtype.kind == "f" else values
+            for name, values in one.tensors.items()
+        }
+    it = Deployment(draft=folder, target=target, engine=engine[0], engine_version=engine[1])
+    assert above_info(it, tmp_path) == []
 
 
 @pytest.mark.parametrize("table", [{"quant_algo": None, "kv_cache_quant_algo": None}, {"quant_method": "none"}, {}])

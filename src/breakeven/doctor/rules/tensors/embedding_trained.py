@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.signs import Symptoms
 from breakeven.doctor.told import Fault, Told
-from breakeven.doctor.weights import RELATED, likeness, sampled, target_embedding
+from breakeven.doctor.weights import RELATED, body_is_fresh, likeness, sampled, target_embedding
 
 MOSTLY_EQUAL = 0.9
 # One tiny step of an optimizer, or another rounding, is no training.
@@ -36,7 +36,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
     if found is None or found.cosine < RELATED or found.equal_share > MOSTLY_EQUAL or found.cosine > PRACTICALLY_EQUAL:
         return
     yield Fault(
-        severity="warning" if evidence.engine != "vllm" else "info",
+        severity="info" if evidence.engine == "vllm" or body_is_fresh(draft) else "warning",
         confidence="high" if evidence.engine == "sglang" else "medium",
         title="The drafter has embeddings of its own; SGLang puts the target's in their place",
         evidence=(
