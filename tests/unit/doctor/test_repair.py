@@ -83,6 +83,16 @@ def test_the_original_is_never_touched_and_nothing_is_overwritten(tmp_path: Path
             repaired(evidence, examine(evidence), out)
 
 
+def test_nothing_is_written_into_the_drafters_own_folder(tmp_path: Path) -> None:
+    broken = Deployment()
+    BREAKERS["lm-head-tied"][0](broken)
+    evidence = broken.evidence(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "draft")
+    for out in (tmp_path / "draft" / "out", tmp_path / "link" / "deep" / "out"):
+        with pytest.raises(UsageError, match="choose a folder beside it"):
+            repaired(evidence, examine(evidence), out)
+
+
 def test_nothing_to_repair_writes_nothing(tmp_path: Path) -> None:
     evidence = Deployment().evidence(tmp_path)
     result = repaired(evidence, examine(evidence), tmp_path / "repaired")

@@ -64,7 +64,7 @@ def repaired(evidence: Evidence, result: DoctorResult, out: Path) -> DoctorResul
     Nothing is written where no finding has a repair that applies: `repairs` is empty then.
 
     Raises:
-        UsageError: there is no drafter to repair.
+        UsageError: there is no drafter to repair, or `out` lies inside it.
         CheckpointError: `out` is there already or cannot be written.
     """
     draft = evidence.draft
@@ -72,6 +72,8 @@ def repaired(evidence: Evidence, result: DoctorResult, out: Path) -> DoctorResul
         raise UsageError("--fix repairs a drafter; give --draft DIR")
     if out.exists():
         raise CheckpointError(f"{out}: is there already; --fix writes a new folder, choose another name")
+    if out.absolute().is_relative_to(draft.folder.path.absolute()) or out.resolve().is_relative_to(draft.folder.path.resolve()):
+        raise UsageError(f"{out}: lies inside the drafter's own folder, which is never changed; choose a folder beside it")
     copying = Copying.of(draft)
     wanted = {finding.code for finding in result.findings if finding.repairable}
     for code, repair in REPAIRS.items():
