@@ -41,7 +41,7 @@ types: $(VENV)/.dev-ready
 	$(bin)/mypy
 
 unit: $(VENV)/.dev-ready
-	$(bin)/pytest tests/unit
+	$(bin)/pytest tests/unit --numprocesses auto --dist worksteal
 
 integration: $(VENV)/.dev-ready engines browser
 	$(bin)/breakeven fetch smollm2-135m-instruct
