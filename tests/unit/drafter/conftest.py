@@ -72,19 +72,23 @@ def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, torch.
     return folder
 
 
+def write_target(folder: Path, seed: int, **overrides: Any) -> Path:
+    config = TARGET_CONFIG | overrides
+    vocab, hidden = config["vocab_size"], config["hidden_size"]
+    shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
+    for index in range(config["num_hidden_layers"]):
+        shapes |= layer_shapes(f"model.layers.{index}", config, attention_input=hidden)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (vocab, hidden)
+    return write_folder(folder, config, random_tensors(shapes, seed))
+
+
 @pytest.fixture
 def make_target(tmp_path: Path) -> Callable[..., Path]:
     """Write a random target; keyword arguments replace keys of its configuration."""
 
     def make(name: str = "target", *, seed: int = 0, **overrides: Any) -> Path:
-        config = TARGET_CONFIG | overrides
-        vocab, hidden = config["vocab_size"], config["hidden_size"]
-        shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
-        for index in range(config["num_hidden_layers"]):
-            shapes |= layer_shapes(f"model.layers.{index}", config, attention_input=hidden)
-        if not config["tie_word_embeddings"]:
-            shapes["lm_head.weight"] = (vocab, hidden)
-        return write_folder(tmp_path / name, config, random_tensors(shapes, seed))
+        return write_target(tmp_path / name, seed, **overrides)
 
     return make
 
@@ -165,10 +169,9 @@ TALKING_SPECIALS = ("<|user|>", "<|assistant|>", "<|end|>")
 TALKING_VOCAB = 264
 
 
-@pytest.fixture
-def talking_target(make_target: Callable[..., Path]) -> Path:
+def write_talking_target(folder: Path) -> Path:
     """A random target with a byte tokenizer and a chat template, so that whole commands can be run."""
-    folder = make_target("talking", vocab_size=TALKING_VOCAB, eos_token_id=258)
+    write_target(folder, 0, vocab_size=TALKING_VOCAB, eos_token_id=258)
     tokenizer = Tokenizer(models.BPE(vocab=dict(BYTE_OF), merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -177,3 +180,14 @@ def talking_target(make_target: Callable[..., Path]) -> Path:
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>"}))
     (folder / "chat_template.jinja").write_text(TALKING_TEMPLATE)
     return folder
+
+
+@pytest.fixture
+def talking_target(tmp_path: Path) -> Path:
+    return write_talking_target(tmp_path / "talking")
+
+
+@pytest.fixture(scope="session")
+def shared_talking_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For tests that only read it."""
+    return write_talking_target(tmp_path_factory.mktemp("shared") / "talking")

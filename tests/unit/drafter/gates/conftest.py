@@ -78,8 +78,9 @@ def make_pipeline(target: Path, capture: Capture, answers: Sequence[GreedyAnswer
     return make
 
 
-@pytest.fixture
-def toy(talking_target: Path) -> Toy:
+@pytest.fixture(scope="session")
+def toy(shared_talking_target: Path) -> Toy:
+    talking_target = shared_talking_target
     files = TargetFiles.from_folder(talking_target)
     messages = [[{"role": "user", "content": question}] for question in QUESTIONS]
     prompts = render_prompts(files, [(str(index), "toy", each) for index, each in enumerate(messages)])

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from breakeven.checkpoints.folder import open_folder
 from breakeven.drafter.data.samples import Sample
 from breakeven.drafter.evaluation.preparing import prepare
 from breakeven.drafter.export.writing import write_head
@@ -174,8 +176,8 @@ def exported(toy, tmp_path):
     folder = write_head(pipeline.config, weights, toy.target, tmp_path / "head").folder
     held_out = prepare(toy.answers, toy.capture)
 
-    def judge() -> GateResult:
-        return export_gate(folder, pipeline.config, weights, toy.target, held_out, pipeline.target_embed)
+    def judge(target=toy.target) -> GateResult:
+        return export_gate(folder, pipeline.config, weights, target, held_out, pipeline.target_embed)
 
     assert judge().outcome == "passed"
     return folder, judge
@@ -192,8 +194,8 @@ def change_tensors(folder: Path, change) -> None:
     save_file(change(tensors), folder / "model.safetensors")
 
 
-def caught(judge, *said: str) -> None:
-    result = judge()
+def caught(judge, *said: str, **options) -> None:
+    result = judge(**options)
     assert (result.outcome, result.gate, result.stage) == ("failed", "export", "export")
     for words in said:
         assert words in result.summary
@@ -250,12 +252,13 @@ def test_export_missing_hidden_norm(exported, dropped):
     caught(judge, "hidden_norm")
 
 
-def test_export_template_mismatch(exported, toy):
+def test_export_template_mismatch(exported, toy, tmp_path):
     """The target that is served got another template after the head was made."""
     _, judge = exported
-    template = toy.target.path / "chat_template.jinja"
+    served = shutil.copytree(toy.target.path, tmp_path / "served")
+    template = served / "chat_template.jinja"
     template.write_text(template.read_text().replace("<|assistant|>", "<|assistant|> "))
-    caught(judge, "template mismatch")
+    caught(judge, "template mismatch", target=open_folder(served))
 
 
 @pytest.mark.parametrize("where", ["weights", "ids"])
