@@ -39,11 +39,11 @@ def _launch(reading: Reading) -> Launch | None:
     settings = {name: value for name, value in reading.settings.items() if value not in _ABSENT}
     if reading.engine == "sglang" and "speculative_algorithm" in settings:
         flags: dict[str, object] = {flag: settings[name] for name, flag in _SGLANG.items() if name in settings}
-        return Launch(engine="sglang", target=settings.get("model_path"), flags=flags, source=SOURCE)
+        return Launch(engine="sglang", target=settings.get("model_path"), flags=flags, source=SOURCE, is_whole=False)
     if reading.engine == "vllm" and "method" in settings and settings.get("num_speculative_tokens", "").isdigit():
         config = {"method": settings["method"], "num_speculative_tokens": int(settings["num_speculative_tokens"])}
         flags = {"--speculative-config": json.dumps(config)}
         flags |= {"--max-num-seqs": settings["max_num_seqs"]} if "max_num_seqs" in settings else {}
         flags |= {"--quantization": settings["quantization"]} if "quantization" in settings else {}
-        return Launch(engine="vllm", target=None, flags=flags, source=SOURCE)
+        return Launch(engine="vllm", target=None, flags=flags, source=SOURCE, is_whole=False)
     return None

@@ -43,6 +43,9 @@ NEEDS: dict[Need, str] = {
 }
 
 
+_COLLAPSES = ("accept-length-collapses", "accept-length-falls-after-cache-reuse")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """How often each token stands in the user's answers: token id -> count."""
@@ -95,6 +98,14 @@ class Evidence:
     def observed(self) -> tuple[Observation, ...]:
         """Every server that was seen to draft with a model, from logs, metrics and the run; acceptance forced to order left out."""
         return tuple(observations(self.readings, self.run))
+
+    @cached_property
+    def has_collapse(self) -> bool:
+        """Some log, or one among several, lies far below its neighbours: then levels are those of a mixture."""
+        if self.readings is None:
+            return False
+        findings = [*self.readings.findings, *(finding for one in self.readings.readings for finding in one.findings)]
+        return any(finding.code in _COLLAPSES for finding in findings)
 
     @cached_property
     def engines(self) -> tuple[str, ...]:

@@ -56,7 +56,9 @@ def _diagnosis(rule: Rule, told: Told, evidence: Evidence) -> Diagnosis:
     }
     if isinstance(told, Fault):
         symptoms = {engine: getattr(told.symptoms, engine) for engine in evidence.engines if engine in ("vllm", "sglang")}
-        return Diagnosis.model_validate({**common, "kind": "cause", "symptoms": symptoms, "repairable": told.repairable})
+        return Diagnosis.model_validate(
+            {**common, "kind": "cause", "symptoms": symptoms, "also": told.also, "repairable": told.repairable}
+        )
     seen = dict.fromkeys(evidence.engines, told.sign)
     return Diagnosis.model_validate({**common, "kind": "sign", "symptoms": seen, "refutes": told.refutes})
 

@@ -82,7 +82,7 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
     version, source = _version(inputs.engine_version or served.version, "given")
     if version is None and launch is not None and launch.version is not None:
         version, source = _version(launch.version, "from the image's tag", strict=False)
-    readings, training = _logs(inputs, version)
+    readings, training = _logs(inputs, version, launch)
     if launch is None and readings is not None:
         launch = launch_of_banner(readings.readings)
     if engine is None and readings is not None:
@@ -183,7 +183,7 @@ def _launch_of(arm: Arm) -> Launch | None:
         return None
 
 
-def _logs(inputs: Inputs, version: Version | None) -> tuple[ReadResult | None, dict[str, float]]:
+def _logs(inputs: Inputs, version: Version | None, launch: Launch | None) -> tuple[ReadResult | None, dict[str, float]]:
     training: dict[str, float] = {}
     served: list[Path] = []
     for path in inputs.logs:
@@ -194,7 +194,14 @@ def _logs(inputs: Inputs, version: Version | None) -> tuple[ReadResult | None, d
     paths: Sequence[Path | None] = [*served, *inputs.metrics]
     if not paths:
         return None, training
-    return read_files(paths, Told(version=version)), training
+    return read_files(paths, Told(version=version, draft_tokens=_draft_tokens(launch))), training
+
+
+def _draft_tokens(launch: Launch | None) -> int | None:
+    """As the engine's own flag counts them: SGLang's with the root."""
+    if launch is None or not launch.speculates:
+        return None
+    return launch.num_verified if launch.engine == "sglang" else launch.num_drafted
 
 
 def _facts(engine: str | None, logs: Sequence[Path]) -> dict[str, object]:

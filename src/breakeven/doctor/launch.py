@@ -67,7 +67,8 @@ class Flag:
 class Launch:
     """flags: under their longest spelling; True for a flag without a value, a tuple where several follow. version: of the image.
 
-    source: where the flags stand, the command or what a start-up log repeats of it."""
+    source: where the flags stand, the command or what a start-up log repeats of it.
+    is_whole: a flag that is absent was not given; of a log's banner only some are kept."""
 
     engine: str
     target: str | None
@@ -75,6 +76,7 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     version: str | None = None
     source: str = "launch command"
+    is_whole: bool = True
 
     def flag(self, *names: str) -> Flag:
         for name in names:

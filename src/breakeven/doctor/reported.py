@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
@@ -34,9 +35,14 @@ def host_cache(evidence: Evidence) -> tuple[str, ...]:
     if evidence.readings is not None:
         cached = (one for one in evidence.readings.readings if one.settings.get("enable_hierarchical_cache") == "True")
         found += [f"{reading.source}: enable_hierarchical_cache=True" for reading in cached]
+    if evidence.readings is not None:
+        named = (one.source for one in evidence.readings.readings if _CACHE_NAME.search(one.source))
+        found += [f"the name of {name} speaks of a cache" for name in named]
     return tuple(dict.fromkeys(found))
 
 
+# Users name their files by what they did.
+_CACHE_NAME = re.compile(r"hi.?cache|hierarchical|host.?cache|cache.?reuse|reuse|flush|offload", re.IGNORECASE)
 _HOST_CACHE_FLAGS = ("--enable-hierarchical-cache", "--kv-offloading-size", "--kv-transfer-config")
 
 
@@ -47,7 +53,7 @@ def seen(where: str, finding: Finding, sign: Sign, *, refutes: tuple[str, ...] =
         severity=finding.severity,
         confidence=finding.confidence,
         title=finding.title.removesuffix("."),
-        evidence=tuple(f"{where}: {line}" for line in finding.evidence) or (where,),
+        evidence=tuple(line if where in line else f"{where}: {line}" for line in finding.evidence) or (where,),
         remedy=finding.remedy,
         refutes=refutes,
     )

@@ -24,6 +24,7 @@ class Diagnosis(Finding):
     symptoms: dict[str, Sign] = Field(
         default_factory=dict, description="What each engine shows with this fault; of a sign: what is"
     )
+    also: tuple[Sign, ...] = Field(default=(), description="Signs that this cause gives beside its symptoms")
     explains: tuple[str, ...] = Field(default=(), description="Codes of the signs that this cause explains")
     refutes: tuple[str, ...] = Field(default=(), description="Suspicions that this sign speaks against")
     repairable: bool = Field(default=False, description="breakeven doctor --fix OUT_DIR mends it")

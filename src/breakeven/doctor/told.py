@@ -21,7 +21,9 @@ Confidence = Literal["low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A cause. `evidence` names file, key and value; `remedy` is the exact flag or edit; `repairable`: `--fix` mends it."""
+    """A cause. `evidence` names file, key and value; `remedy` is the exact flag or edit; `repairable`: `--fix` mends it.
+
+    `also`: signs that it gives beside its symptoms."""
 
     severity: Severity
     confidence: Confidence
@@ -29,6 +31,7 @@ class Fault:
     evidence: tuple[str, ...]
     remedy: str
     symptoms: Symptoms = NOT_KNOWN
+    also: tuple[Sign, ...] = ()
     repairable: bool = False
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.unit.readers.conftest import prefill, sgl, vllm
+from tests.unit.readers.conftest import counters, prefill, sgl, vllm, vllm_load
 
 from breakeven.doctor.examine import examine
 from breakeven.doctor.gather import Inputs, gather
+from breakeven.doctor.registry import RULES, Rule
 from breakeven.doctor.result import Diagnosis, DoctorResult
 
 Doctor = Callable[..., DoctorResult]
@@ -154,3 +155,56 @@ def test_a_sign_alone_leads_to_one_check_and_names_no_cause(code: str, text: str
     result = doctor(text)
     assert [one.code for one in result.findings if one.kind == "cause" and one.severity == "error"] == []
     assert result.next_check
+
+
+# --- every dynamic rule is seen somewhere -----------------------------------------------------------------------------------------
+
+# Rules that are seen in runs, pairs of logs or folders, with the tests that show them.
+ELSEWHERE = {
+    "accept-lengths-differ": "test_weighing.py",
+    "all-positions-lower": "test_weighing.py",
+    "backend-lowers-acceptance": "test_weighing.py",
+    "served-below-training": "test_weighing.py",
+    "training-acceptance-low": "test_weighing.py",
+    "speculation-slower": "test_signs_of_runs.py",
+    "experts-woken": "test_signs_of_runs.py",
+    "target-saturated": "test_signs_of_runs.py",
+    "collectives-unmeasured": "test_signs_of_runs.py",
+    "impossible-baseline": "test_signs_of_runs.py",
+    "drafter-too-large": "test_signs_of_runs.py",
+    "output-degenerate": "test_signs_of_runs.py",
+    "rate-ambiguous": "test_signs.py",
+    "steps-without-drafts": "test_signs.py",
+}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.family in DYNAMIC], ids=lambda rule: rule.code)
+def test_every_dynamic_rule_is_shown_by_a_test(rule: Rule) -> None:
+    if rule.code in SIGNS:
+        return
+    text = (Path(__file__).parent / ELSEWHERE[rule.code]).read_text(encoding="utf-8")
+    assert f'"{rule.code}"' in text.partition("ELSEWHERE = {")[0] + text.partition("def test_every_dynamic")[2]
+
+
+def test_a_rate_without_a_length_is_a_question(doctor: Doctor) -> None:
+    labels = '{model_name="target",engine_type="unified"}'
+    dump = f"# TYPE sglang:spec_accept_rate gauge\nsglang:spec_accept_rate{labels} 0.42\nsglang:num_running_reqs{labels} 4\n"
+    result = doctor(metrics=(dump,))
+    assert codes(result) == []
+    assert [question.code for question in result.open_questions] == ["rate-ambiguous"]
+    assert "--engine-version" in result.open_questions[0].provide
+
+
+def test_steps_that_carry_no_drafts_are_told(doctor: Doctor) -> None:
+    text = "".join(vllm((0.5, 0.3, 0.2), 300, at_s=10 * n) + vllm_load(200.0, at_s=10 * n) for n in range(12))
+    assert "steps-without-drafts" in codes(doctor(text))
+
+
+def test_counters_of_metrics_show_signs_too(doctor: Doctor) -> None:
+    dumps = [counters(1000 * n, 3000 * n, 0, (0, 0, 0)) for n in (1, 3)]
+    result = doctor(metrics=dumps)
+    assert codes(result) == ["accept-length-at-floor"]
+    healthy = [counters(1000 * n, 3000 * n, 1500 * n, (800 * n, 450 * n, 250 * n)) for n in (1, 3)]
+    assert codes(doctor(metrics=healthy)) == []
+    odd = [counters(1000 * n, 3000 * n, 1500 * n, (800 * n, 450 * n, 900 * n)) for n in (1, 3)]
+    assert codes(doctor(metrics=odd))[0] == "counters-contradict"

@@ -22,7 +22,7 @@ from breakeven.readers.findings.curve import floor
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
-    refutes = (*not_quantization(evidence, "an accept length of 1.00"), *not_training("none accepted at all"))
+    refutes = (*not_quantization(evidence, "an accept length of 1.00"), *not_training("that none is accepted"))
     for one in evidence.observed:
         finding = floor(one.accept_length, one.level.rounds, one.source)
         if finding is not None:

@@ -45,7 +45,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
 def _below_expected(evidence: Evidence) -> Iterator[Told]:
     for one in evidence.observed:
         expected = expectation(evidence, one)
-        if expected is None or not one.is_enough or one.accept_length < NEAR_FLOOR or _is_steep(one.joint):
+        if expected is None or not one.is_enough or one.accept_length < NEAR_FLOOR or _is_steep(one.joint) or evidence.has_collapse:
             continue
         error = one.level.error if math.isfinite(one.level.error) else 0.0
         if one.accept_length + 2 * error >= CLEARLY_BELOW * expected.length:

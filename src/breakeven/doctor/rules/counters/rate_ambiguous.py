@@ -20,7 +20,12 @@ from breakeven.doctor.told import CannotDecide, Told
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
+    assert evidence.readings is not None
+    # where the accept length is printed beside the rate, nothing that the doctor judges by is open
+    known = {one.source for one in evidence.readings.readings if one.acceptance is not None and one.acceptance.accept_length}
     for source, finding in reported(evidence, "rate-ambiguous"):
+        if source.partition(", part ")[0] in known:
+            continue
         yield CannotDecide(
             question=f"{source}: what is the accept length? {finding.title}",
             evidence=finding.evidence,

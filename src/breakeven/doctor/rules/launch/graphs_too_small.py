@@ -36,7 +36,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
     if per_request is None:
         return
     needed, (largest, given) = running * per_request, _largest(launch)
-    if largest is None or largest >= needed:
+    if largest is None or largest >= needed or not (given or launch.is_whole):
         return
     unit = f"{running} requests of {per_request} tokens" if launch.engine == "vllm" else f"{running} requests"
     flag = choose_flag(launch.engine, "largest batch in a graph", evidence.version).name

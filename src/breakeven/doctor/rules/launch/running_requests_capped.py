@@ -23,7 +23,7 @@ from breakeven.engines.version_facts import admission_defaults, admission_flag
 def check(evidence: Evidence) -> Iterator[Told]:
     launch = evidence.launch
     assert launch is not None
-    if not launch.speculates or launch.max_running or launch.engine != "sglang":
+    if not launch.speculates or launch.max_running or launch.engine != "sglang" or not launch.is_whole:
         return
     caps = sorted({row.speculative_cap for row in admission_defaults(launch.engine, evidence.version) if row.speculative_cap})
     if not caps:
