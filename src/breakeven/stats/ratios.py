@@ -49,7 +49,9 @@ def clustered_ratio_difference(
         raise ValueError(f"{len(denominators)} clusters against {len(other_denominators)}; a paired difference needs the same ones")
     terms, ratio = _linear_terms(numerators, denominators)
     other_terms, other_ratio = _linear_terms(other_numerators, other_denominators)
-    paired = [(term or 0.0) - (other or 0.0) for term, other in zip(terms, other_terms, strict=True) if (term, other) != (None, None)]
+    paired = [
+        (term or 0.0) - (other or 0.0) for term, other in zip(terms, other_terms, strict=True) if (term, other) != (None, None)
+    ]
     return _estimate(ratio - other_ratio, paired, alpha)
 
 
