@@ -11,7 +11,9 @@ so that drift of the machine meets all arms alike; ratios are medians over repea
 * ours, states kept: the same from the states of an earlier epoch;
 * ours, states given: from states that lie on the device, which is all that the public trainer's step does;
 * speculators: its own Trainer (train_epoch) on the same states, K, batch and packing, with its defaults (flex attention, its fused
-  KL loss, compiled), fed from memory. Its generation of states, by a vLLM server, is not timed.
+  KL loss, compiled), fed from memory. It leaves its head frozen, so it computes less than ours. Its generation of states, by a vLLM
+  server, is not timed. Its first steps compile and tune for minutes (150 s were not enough on an H200), so ours are printed, and
+  written to --json, before it begins.
 
 For `--public speculators` unpack the wheel where Python finds it (pip install --no-deps speculators==0.9.0 loguru==0.7.3
 pydantic-settings). What it imports for other purposes (servers, data sets) is stood in for where it is not installed.
@@ -57,6 +59,7 @@ from breakeven.drafter.training.states_source import StatesSource
 # bf16 products of one H200 without sparsity, by its data sheet; a large product reaches about 790.
 PEAK_FLOPS = 989e12
 STEPS_BEFORE_TIMING = 5
+GIVEN, PUBLIC = "ours, states given", "speculators, states given"
 
 
 def made_up_samples(num_tokens: int, mean_tokens: int, vocab_size: int, target_ids: np.ndarray, seed: int) -> list[Sample]:
@@ -119,6 +122,7 @@ class Ours:
         self.objective = FastObjective(drafter, head, self.num_steps, self.dtype, Kernels())
         started = time.perf_counter()
         self.objective.kernels = choose_kernels(self.objective, self.num_rows, arguments.sample_tokens)
+        self.notes = (*self.objective.kernels.notes, *self.capture.compile_for(self.num_rows))
         self.compile_s = time.perf_counter() - started
         self.parameters = dict(self.objective.named_parameters())
         self.optimiser = Optimiser(self.parameters, OptimiserPlan(kind=arguments.optimiser))
@@ -316,60 +320,84 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
     ours = Ours(arguments, device)
-    print(f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, torch {torch.__version__}")
-    for note in ours.objective.kernels.notes:
-        print(f"note: {note}")
-    print(f"compiling and self-check: {ours.compile_s:.1f} s")
+    tell(f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, torch {torch.__version__}")
+    for note in ours.notes:
+        tell(f"note: {note}")
+    tell(f"compiling and self-check: {ours.compile_s:.1f} s")
+    result: dict[str, Any] = {"compile_s": ours.compile_s, "notes": ours.notes}
+
+    def save() -> None:
+        if arguments.json:
+            arguments.json.write_text(json.dumps(result, indent=2))
 
     arms: dict[str, Callable[[int], int]] = {
         "ours, target included": lambda steps: ours.window("online", steps),
         "ours, states kept": lambda steps: ours.window("kept", steps),
-        "ours, states given": lambda steps: ours.window("given", steps),
+        GIVEN: lambda steps: ours.window("given", steps),
     }
+    result["memory_gib"] = {name: warm_up(name, arm, device) for name, arm in arms.items()}
+    result["tokens_per_s"] = rates = interleaved(arms, arguments, device)
+    judged = sum(int(batch.judged.num_trained[0]) for batch in ours.given)
+    share = judged / sum(batch.num_tokens for batch in ours.given)
+    body = sum(tensor.numel() for tensor in _target_matrices(ours))
+    result["flops"] = flops = flops_a_token(ours.config, ours.num_steps, share, body)
+    tell(f"rows judged: {share:.1%}; GFLOP a token: " + ", ".join(f"{name} {value / 1e9:.3f}" for name, value in flops.items()))
+    for name, values in rates.items():
+        counted = sum(flops.values()) if "included" in name else flops["layer"] + flops["vocabulary"]
+        utilisation = statistics.median(values) * counted / PEAK_FLOPS
+        tell(f"{name}: {spread(values)} tokens/s, {utilisation:.1%} of {PEAK_FLOPS / 1e12:.0f} TFLOP/s")
+    for source in ("online", "kept", "given"):
+        result[f"phases_ms_{source}"] = found = phases(ours, source, arguments.window)
+        busy = host_ms(ours, source, arguments.window)
+        tell(f"phases, {source} (ms, waiting after each): {found}; host busy {busy} ms a step")
+    save()
+    if arguments.profile:
+        profile(ours, "online", arguments.profile)
+        tell(f"kernels by time: {arguments.profile}")
     if arguments.public:
-        public = Speculators(ours, arguments)
-        arms["speculators, states given"] = public.window
-    memory = {}
-    for name, arm in arms.items():
-        started = waited(device)
-        arm(STEPS_BEFORE_TIMING)
-        first_s = waited(device) - started
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-        arm(2)
-        memory[name] = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else float("nan")
-        print(f"{name}: first {STEPS_BEFORE_TIMING} steps {first_s:.1f} s, compiling included; peak memory {memory[name]:.2f} GiB")
+        public = {GIVEN: arms[GIVEN], PUBLIC: Speculators(ours, arguments).window}
+        result["memory_gib"][PUBLIC] = warm_up(PUBLIC, public[PUBLIC], device)
+        result["beside_public"] = beside = interleaved(public, arguments, device)
+        result["ratio"] = ratios = [mine / theirs for mine, theirs in zip(beside[GIVEN], beside[PUBLIC], strict=True)]
+        tell(f"{PUBLIC}: {spread(beside[PUBLIC])} tokens/s; ours beside it: {spread(beside[GIVEN])}")
+        tell(f"ours / speculators: {statistics.median(ratios):.2f} (from {min(ratios):.2f} to {max(ratios):.2f})")
+        save()
 
+
+def tell(line: str) -> None:
+    """At once: a run that is cut off has said what it knew."""
+    print(line, flush=True)
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):,.0f} (from {min(values):,.0f} to {max(values):,.0f})"
+
+
+def warm_up(name: str, arm: Callable[[int], int], device: torch.device) -> float:
+    """A few steps, each told; returns the peak memory of the ones after them in GiB."""
+    for step in range(STEPS_BEFORE_TIMING):
+        started = waited(device)
+        arm(1)
+        tell(f"{name}: warming up, step {step + 1} took {waited(device) - started:.2f} s")
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    arm(2)
+    memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else float("nan")
+    tell(f"{name}: peak memory {memory:.2f} GiB")
+    return memory
+
+
+def interleaved(
+    arms: dict[str, Callable[[int], int]], arguments: argparse.Namespace, device: torch.device
+) -> dict[str, list[float]]:
+    """Tokens per second of every arm in every repeat."""
     rates: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(arguments.repeats):
         for name in random.sample(sorted(arms), len(arms)):
             started = waited(device)
             tokens = arms[name](arguments.window)
             rates[name].append(tokens / (waited(device) - started))
-    judged = sum(int(batch.judged.num_trained[0]) for batch in ours.given)
-    share = judged / sum(batch.num_tokens for batch in ours.given)
-    body = sum(tensor.numel() for tensor in _target_matrices(ours))
-    flops = flops_a_token(ours.config, ours.num_steps, share, body)
-    print(f"rows judged: {share:.1%}; GFLOP a token: " + ", ".join(f"{name} {value / 1e9:.3f}" for name, value in flops.items()))
-    result: dict[str, Any] = {"flops": flops, "memory_gib": memory, "compile_s": ours.compile_s, "tokens_per_s": rates}
-    for name, values in rates.items():
-        middle = statistics.median(values)
-        counted = sum(flops.values()) if "included" in name else flops["layer"] + flops["vocabulary"]
-        utilisation = "" if "speculators" in name else f", {middle * counted / PEAK_FLOPS:.1%} of {PEAK_FLOPS / 1e12:.0f} TFLOP/s"
-        print(f"{name}: {middle:,.0f} tokens/s (from {min(values):,.0f} to {max(values):,.0f}){utilisation}")
-    if arguments.public:
-        ratios = [a / b for a, b in zip(rates["ours, states given"], rates["speculators, states given"], strict=True)]
-        result["ratio"] = ratios
-        print(f"ours / speculators, states given: {statistics.median(ratios):.2f} (from {min(ratios):.2f} to {max(ratios):.2f})")
-    for source in ("online", "kept", "given"):
-        result[f"phases_ms_{source}"] = found = phases(ours, source, arguments.window)
-        busy = host_ms(ours, source, arguments.window)
-        print(f"phases, {source} (ms, waiting after each): {found}; host busy {busy} ms a step")
-    if arguments.profile:
-        profile(ours, "online", arguments.profile)
-        print(f"kernels by time: {arguments.profile}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2))
+    return rates
 
 
 def _target_matrices(ours: Ours) -> Iterator[Tensor]:

@@ -143,6 +143,14 @@ class Capture:
         self._num_captures += 1
         return states
 
+    def compile_for(self, num_rows: int) -> tuple[str, ...]:
+        """Get ready for many captures of at most `num_rows` tokens, a multiple of 128; notes say what could not be had."""
+        compile_for = getattr(self._backend, "compile_for", None)
+        if compile_for is None or self.device.type != "cuda":
+            return ()
+        found: tuple[str, ...] = compile_for(num_rows)
+        return found
+
     def settle(self) -> None:
         """Judge the last capture if its checks were deferred. Raises DataError as `capture` does."""
         self._watch.settle()

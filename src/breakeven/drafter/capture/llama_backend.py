@@ -15,6 +15,7 @@ from torch.nn import functional as F  # noqa: N812 - the name everybody reads it
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from breakeven.checkpoints.folder import ModelFolder
+from breakeven.drafter.capture.packed_forward import PackedForward, departure
 from breakeven.drafter.capture.packing import Block, blocks_of, sent
 from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables, rotate
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
@@ -23,6 +24,8 @@ __all__ = ["LlamaBackend"]
 
 # Not cuDNN's, which plans anew for each shape, and blocks come in many.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+# A usual conversation: what the packed forward is tried on before it is trusted.
+CHECKED_SAMPLE_TOKENS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class LlamaBackend:
         self.hidden_size, self.vocab_size, self.num_layers = config.hidden_size, config.vocab_size, config.num_layers
         self.max_positions = config.max_positions
         self.dtype, self.device = weights.embed.dtype, weights.embed.device
+        self._packed: PackedForward | None = None
 
     @classmethod
     def from_folder(cls, folder: ModelFolder, *, device: torch.device, dtype: torch.dtype) -> LlamaBackend:
@@ -61,8 +65,29 @@ class LlamaBackend:
     def head_weight(self) -> Tensor:
         return self._weights.head
 
+    def compile_for(self, num_rows: int, *, compiled: bool = True) -> tuple[str, ...]:
+        """Take the packed forward for up to `num_rows` tokens from now on, if it runs and agrees; else a note says why not."""
+        packed = PackedForward(self._config, self._weights, num_rows, compiled=compiled)
+        token_ids = torch.randint(self.vocab_size, (num_rows - 5,), generator=torch.Generator().manual_seed(0)).to(self.device)
+        longest = max(1, min(CHECKED_SAMPLE_TOKENS, self.max_positions))
+        starts = [*range(0, len(token_ids), longest), len(token_ids)]
+        layers = (0, self.num_layers // 2, self.num_layers - 1)
+        try:
+            reason = departure(packed.states(token_ids, starts, layers), self.states(token_ids, starts, layers))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            # compilers fail in many ways, and each has the same remedy
+            reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+        if reason is None:
+            self._packed = packed
+            return ()
+        return (f"the target's compiled forward is not used, the plain one is slower: {reason}",)
+
     @torch.no_grad()
     def states(self, token_ids: Tensor, starts: Sequence[int], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
+        if self._packed is not None and self._packed.num_rows // 2 < len(token_ids) <= self._packed.num_rows:
+            return self._packed.states(token_ids, starts, layers)
         config, weights = self._config, self._weights
         blocks = self._sent(blocks_of(starts))
         bounds = np.asarray(starts, dtype=np.int64)

@@ -18,16 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
-from breakeven.drafter.training.batch import sent
+from breakeven.drafter.capture.sample_mask import block_mask
 
-__all__ = ["Attend", "attend_samples", "block_mask", "flex_attend", "merge_own_steps"]
+__all__ = ["Attend", "attend_samples", "flex_attend", "merge_own_steps"]
 
 # queries [N, Q, D], keys and values [N, K, D] -> mixed values [N, Q, D] and log-sum-exp of scaled scores [N, Q] in float32
 Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-
-BLOCK = 128
 
 
 def attend_samples(starts: list[int]) -> Attend:
@@ -60,41 +58,6 @@ def flex_attend(samples: Tensor, starts: NDArray[np.int64], compiled: Callable[.
         return mixed[0].transpose(0, 1), aux.lse[0].T
 
     return attend
-
-
-def block_mask(samples: Tensor, starts: NDArray[np.int64]) -> BlockMask:
-    """Causal within samples, as blocks of 128 rows, straight from where samples start: no [N, N] mask is ever made."""
-    num_tokens = int(starts[-1])
-    num_blocks = num_tokens // BLOCK
-    assert num_tokens % BLOCK == 0, num_tokens
-    own_start = np.repeat(starts[:-1], np.diff(starts))
-    first_row, last_row = np.arange(num_blocks) * BLOCK, np.arange(num_blocks) * BLOCK + BLOCK - 1
-    first_seen = own_start[first_row] // BLOCK  # block of keys in which the first row's sample starts
-    # blocks that lie wholly within the sample of every row of the block of queries, and before it, need no mask at all
-    first_full = -(-own_start[last_row] // BLOCK)
-    partial_counts, full_counts = np.zeros(num_blocks, dtype=np.int32), np.zeros(num_blocks, dtype=np.int32)
-    partial, full = (np.zeros((num_blocks, num_blocks), dtype=np.int32) for _ in range(2))
-    for block in range(num_blocks):
-        whole = np.arange(first_full[block], block)
-        rest = np.append(np.arange(first_seen[block], min(first_full[block], block)), block)
-        partial_counts[block], full_counts[block] = len(rest), len(whole)
-        partial[block, : len(rest)], full[block, : len(whole)] = rest, whole
-
-    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:  # noqa: ARG001 - the signature is torch's
-        return (samples[query] == samples[key]) & (key <= query)
-
-    def on_device(array: NDArray[np.int32]) -> Tensor:
-        return sent(array[None, None], samples.device)
-
-    return BlockMask.from_kv_blocks(
-        on_device(partial_counts),
-        on_device(partial),
-        on_device(full_counts),
-        on_device(full),
-        BLOCK_SIZE=BLOCK,
-        mask_mod=visible,
-        seq_lengths=(num_tokens, num_tokens),
-    )
 
 
 def merge_own_steps(mixed: Tensor, lse: Tensor, queries: Tensor, own_keys: list[Tensor], own_values: list[Tensor]) -> Tensor:

@@ -7,23 +7,17 @@ Shapes: N rows, H hidden, U judged rows, K steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from breakeven.drafter.capture.packing import sent
 from breakeven.drafter.capture.states import PackedStates
 from breakeven.drafter.training.rows import JudgedRows, judged_rows
 
-__all__ = ["TrainingBatch", "sent", "training_batch"]
-
-
-def sent(array: NDArray[Any], device: torch.device) -> Tensor:
-    """`array` on `device` without waiting for it: from ordinary memory a copy to a GPU waits for all work before it."""
-    tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+__all__ = ["TrainingBatch", "training_batch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

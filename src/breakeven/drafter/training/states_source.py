@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from breakeven.drafter.capture.packing import sent
 from breakeven.drafter.capture.states import PackedStates
 from breakeven.drafter.data.samples import Sample
-from breakeven.drafter.training.batch import TrainingBatch, sent, training_batch
+from breakeven.drafter.training.batch import TrainingBatch, training_batch
 from breakeven.drafter.training.corpus import Corpus
 from breakeven.errors import BreakevenError
 

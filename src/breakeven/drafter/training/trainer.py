@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from breakeven.drafter.capture.packing import sent
 from breakeven.drafter.model.eagle3 import Eagle3Weights
-from breakeven.drafter.training.batch import sent
 from breakeven.drafter.training.checkpoint import (
     Checkpoint,
     newest_checkpoint,

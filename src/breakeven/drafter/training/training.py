@@ -83,6 +83,8 @@ def _train(
         say("Compiling, and comparing the compiled kernels with plain ones (a minute or two)")
         objective.kernels = choose_kernels(objective, plan.batches.tokens, round(float(corpus.lengths.mean())))
         notes += objective.kernels.notes
+        if plan.states is None:
+            notes += capture.compile_for(plan.batches.tokens)
     judge = None
     if parts.prompts and processes.rank == 0:
         say(f"The target answers {len(parts.prompts)} held-out prompts, on which checkpoints are judged")

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from breakeven.drafter.training.attention import attend_samples, block_mask, flex_attend, merge_own_steps
+from breakeven.drafter.capture.sample_mask import block_mask
+from breakeven.drafter.training.attention import attend_samples, flex_attend, merge_own_steps
 
 
 def random_heads(num_rows, *, num_heads=6, num_kv_heads=2, head_dim=8, seed=0):
