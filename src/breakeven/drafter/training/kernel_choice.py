@@ -6,7 +6,7 @@ the objective runs once each way on the same made-up batch, forwards and backwar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from breakeven.drafter.training.kernels import Kernels
 from breakeven.drafter.training.objective_fast import FastObjective
 from breakeven.drafter.training.rows import known_tokens
 
-__all__ = ["choose_kernels", "compiled_kernels", "made_up_batch"]
+__all__ = ["choose_kernels", "compiled_kernels", "first_that_agrees", "made_up_batch"]
 
 # bfloat16 has 8 bits; two orders of summation over K steps differ by less than this, a wrong mask or scale by far more.
 MAX_LOSS_DEPARTURE = 0.02
@@ -61,17 +61,26 @@ def choose_kernels(objective: FastObjective, num_rows: int, sample_length: int) 
         return Kernels(notes=("no GPU: kernels are not compiled, attention goes sample by sample",))
     # one kernel for each number of own steps to merge, with and without gradients
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 4 * objective.num_steps + 8)
-    batch = made_up_batch(objective, num_rows, sample_length)
+    candidates = {
+        "compiled kernels": compiled_kernels(),
+        "flex attention": compiled_kernels(stages=False),
+        "compiled stages": compiled_kernels(flex=False),
+    }
+    return first_that_agrees(objective, candidates, made_up_batch(objective, num_rows, sample_length))
+
+
+def first_that_agrees(objective: FastObjective, candidates: Mapping[str, Kernels], batch: TrainingBatch) -> Kernels:
+    """The first of `candidates` whose loss and gradients on `batch` are those of the plain kernels; else the plain ones."""
     expected = _run(objective, Kernels(), batch)
     notes: list[str] = []
-    for name, stages, flex in (("compiled kernels", True, True), ("flex attention", False, True), ("compiled stages", True, False)):
-        candidate = compiled_kernels(stages=stages, flex=flex)
+    for name, candidate in candidates.items():
         try:
             departure = _departure(_run(objective, candidate, batch), expected)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
-            departure = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"
+            # compilers fail in many ways, and each has the same remedy
+            departure = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
         if departure is None:
             return replace(candidate, notes=tuple(notes))
         notes.append(f"{name} not used: {departure}")
