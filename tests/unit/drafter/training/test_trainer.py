@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from breakeven.drafter.training import checkpoint
 from breakeven.drafter.training.checkpoint import newest_checkpoint, read_checkpoint
 from breakeven.errors import BreakevenError, PlanError, StoreError
 
@@ -177,6 +178,23 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     (newest / "tensors.safetensors").write_bytes(b"half")
     with pytest.raises(StoreError, match="damaged"):
         toy.trainer(toy.plan(tmp_path)).run()
+
+
+def test_a_full_disk_is_said_and_the_checkpoints_before_are_kept(tmp_path, monkeypatch):
+    save = checkpoint.save_file
+
+    def full(tensors, path):
+        if "step-00000008" in str(path):
+            raise OSError(28, "No space left on device")
+        save(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(StoreError, match="No space left"):
+        toy.trainer(toy.plan(tmp_path), evaluate=None).run()
+    assert newest_checkpoint(tmp_path).name == "step-00000004"
+    monkeypatch.setattr(checkpoint, "save_file", save)
+    made = toy.trainer(toy.plan(tmp_path), evaluate=None)
+    assert made.run().best_step == made.num_steps
 
 
 def test_a_loss_that_is_no_number_stops_the_run_before_its_checkpoint(tmp_path):
