@@ -41,8 +41,11 @@ class Reproduction:
 def reproduction(run: RunSummary, trial: Trial) -> Reproduction:
     """`trial`, a window of a fresh launch, against the run's launches of the same arm at the same load point."""
     arm, load = trial.arm, run.load(trial.load.label)
-    measure = speed_measure(load)
+    objective = run.record.objective
+    measure = speed_measure(load, objective)
     what = "tokens/s of the whole server" if load.rate_per_s is None else "tokens/s of whole requests"
+    if objective.name != "throughput":
+        what = f"tokens/s by the plan's objective, {objective.text}"
     if trial.voids:
         reasons = "; ".join(f"{void.code}: {void.detail}" for void in trial.voids)
         return Reproduction(outcome="cannot be told", what=what, text=f"The window does not count ({reasons})")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from breakeven.experiment.admission import unequal_admission
+from breakeven.experiment.objective import Objective
 from breakeven.experiment.summary import RunSummary, speed_measure
 from breakeven.stats.decision import Outcome, decide
 from breakeven.stats.intervals import ASSUMED_LAUNCH_SD, Estimate, block_interval
@@ -36,10 +37,10 @@ def log_ratio_of(blocks: Sequence[Sequence[float]], min_launches: int, max_launc
     return block_interval(blocks, assumed_sd=PAIR_ASSUMED_SD, alpha=nominal_alpha(len(blocks), min_launches, max_launches))
 
 
-def compare(run: RunSummary, arm: str, load: str) -> Compared:
-    """Speed of `arm` over the baseline's, and its outcome at this look."""
+def compare(run: RunSummary, arm: str, load: str, objective: Objective | None = None) -> Compared:
+    """Speed of `arm` over the baseline's by `objective` (default: the run's), and its outcome at this look."""
     record = run.record
-    blocks = run.paired(arm, record.baseline, load, speed_measure(run.load(load)))
+    blocks = run.paired(arm, record.baseline, load, speed_measure(run.load(load), objective or record.objective))
     # forced arms are there for what rounds cost: nothing is decided about them, so they stop at the first look
     last_look = record.min_launches if run.arm(arm).forced else record.max_launches
     log_ratio = log_ratio_of(list(blocks.values()), record.min_launches, last_look)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, fiel
 
 from breakeven.engines.base import Arm, Speculation
 from breakeven.experiment.curve_plan import CurvePlan, curve_arms
+from breakeven.experiment.objective import Objective, ObjectiveName
 from breakeven.experiment.secrets import names_a_secret
 from breakeven.loadgen.samples import LoadPoint
 
@@ -22,6 +23,7 @@ __all__ = [
     "ArmPlan",
     "EngineName",
     "LaunchesPlan",
+    "LimitsPlan",
     "LoadPlan",
     "Plan",
     "ServingPlan",
@@ -73,6 +75,11 @@ class LoadPlan(_Section):
         if (self.concurrency is None) == (self.rate_per_s is None):
             raise ValueError("expected either concurrency or rate_per_s in each load point")
         return self
+
+
+class LimitsPlan(_Section):
+    ttft_s: float | None = Field(default=None, gt=0.0, description="Longest wait for the first token, from when it was due")
+    tpot_s: float | None = Field(default=None, gt=0.0, description="Longest mean time of each further token of an answer")
 
 
 class TrialPlan(_Section):
@@ -200,6 +207,10 @@ class Plan(ServingPlan):
     target: str | None = Field(default=None, description="Model folder (relative to the plan), hub id, or demo:NAME")
     engine: EngineName = Field(default="local", description="Engine of every arm that names none")
     threshold: float = Field(default=0.03, gt=0.0, lt=1.0, description="Smallest relative difference that matters to you")
+    objective: ObjectiveName = Field(
+        default="throughput", description="What arms are judged by: throughput, request-speed or goodput (within limits)"
+    )
+    limits: LimitsPlan = Field(default_factory=LimitsPlan, description="What an answer must keep to count for goodput")
     baseline: str = Field(default="plain", description="Arm that the others are compared with")
     launches: LaunchesPlan = Field(default_factory=LaunchesPlan, description="Launches are what intervals count")
     max_running_requests: int = Field(default=8, ge=1, description="Admission limit, the same on every arm")
@@ -255,6 +266,8 @@ class Plan(ServingPlan):
     def _possible(self) -> Plan:
         if self.baseline not in self.arm_plans:
             raise ValueError(f"baseline is {self.baseline!r}, which is no arm; expected one of: {', '.join(self.arm_plans)}")
+        if self.objective == "goodput" and self.limits == LimitsPlan():
+            raise ValueError("objective goodput needs limits: ttft_s (first token), tpot_s (each further one), or both")
         labels = [load.label for load in self.loads()]
         doubled = next((label for label in labels if labels.count(label) > 1), None)
         if doubled:
@@ -291,6 +304,9 @@ class Plan(ServingPlan):
                     f"load point c={highest} is above the max_running_requests of arm {name!r} ({limit}): requests would queue; "
                     f"raise max_running_requests to {highest} or lower the concurrency"
                 )
+
+    def judged_by(self) -> Objective:
+        return Objective(name=self.objective, ttft_s=self.limits.ttft_s, tpot_s=self.limits.tpot_s)
 
     def loads(self) -> tuple[LoadPoint, ...]:
         """The load points with their workload, in the plan's order."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from breakeven.engines.base import Arm
+from breakeven.experiment.objective import Objective
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.samples import LoadPoint
 
@@ -16,9 +17,10 @@ __all__ = ["RunRecord"]
 class RunRecord:
     """`min_launches` and `max_launches` are the plan's budget of launches an arm; looks happen after each complete block.
 
-    `threshold` is the smallest relative difference that matters to the user (0.03 = 3 %). `provenance` is flat text; secrets
-    never reach it. `interrupted` says that the plan has not been carried out to its end yet. `failures` says of arms that could
-    not be served why not. `facts` holds what each launched arm's engine said of itself, at its last launch that became ready.
+    `objective` is what arms are judged by, `threshold` the smallest relative difference that matters to the user (0.03 = 3 %).
+    `provenance` is flat text; secrets never reach it. `interrupted` says that the plan has not been carried out to its end yet.
+    `failures` says of arms that could not be served why not. `facts` holds what each launched arm's engine said of itself, at its
+    last launch that became ready.
     """
 
     name: str
@@ -29,6 +31,7 @@ class RunRecord:
     arms: Sequence[Arm]
     loads: Sequence[LoadPoint]
     trials: Sequence[Trial]
+    objective: Objective = field(default_factory=Objective)
     provenance: Mapping[str, str] = field(default_factory=dict)
     interrupted: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)

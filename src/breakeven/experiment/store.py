@@ -317,6 +317,7 @@ def _read(connection: sqlite3.Connection, file: Path) -> RunRecord:
             name=plan.name,
             baseline=plan.baseline,
             threshold=plan.threshold,
+            objective=plan.judged_by(),
             min_launches=plan.launches.min,
             max_launches=plan.launches.max,
             arms=plan.arms(),

@@ -6,18 +6,22 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm
 from breakeven.engines.request_acceptance import requests_acceptance
+from breakeven.experiment.objective import Objective
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.trial import Trial
-from breakeven.loadgen.measures import decode_time_per_token, throughput
+from breakeven.loadgen.measures import decode_time_per_token, goodput, throughput
 from breakeven.loadgen.samples import LoadPoint
 
 __all__ = [
+    "LogGoodput",
     "Measure",
     "RunSummary",
+    "log_decode_speed",
     "log_decode_time_per_token",
     "log_request_speed",
     "log_throughput",
@@ -50,12 +54,31 @@ def log_request_speed(trial: Trial) -> float:
     return _log(sum(sample.output_tokens for sample in whole) / seconds) if seconds > 0 else math.nan
 
 
-def speed_measure(load: LoadPoint) -> Measure:
-    """What arms are compared by.
+@dataclass(frozen=True, slots=True)
+class LogGoodput:
+    """Log of output tokens per second within the objective's limits; -inf where no request kept them."""
+
+    objective: Objective
+
+    def __call__(self, trial: Trial) -> float:
+        return _log(goodput(trial, self.objective.ttft_s, self.objective.tpot_s))
+
+
+def log_decode_speed(trial: Trial) -> float:
+    """Log of output tokens per second of one request while it decodes; NaN where nothing decoded."""
+    return -log_decode_time_per_token(trial)
+
+
+def speed_measure(load: LoadPoint, objective: Objective | None = None) -> Measure:
+    """What arms are compared by; without an objective, by throughput.
 
     Clients in closed loop wait for answers, so throughput shows speed. Arrivals at a given rate set the throughput themselves;
     there, speed shows in how long requests take.
     """
+    if objective is not None and objective.name == "goodput":
+        return LogGoodput(objective)
+    if objective is not None and objective.name == "request-speed":
+        return log_decode_speed
     return log_throughput if load.rate_per_s is None else log_request_speed
 
 

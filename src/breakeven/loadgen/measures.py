@@ -17,10 +17,12 @@ from breakeven.loadgen.samples import RequestSample
 __all__ = [
     "Window",
     "decode_time_per_token",
+    "goodput",
     "latencies",
     "mean_under_way",
     "num_errors",
     "prefill_share",
+    "share_within",
     "throughput",
     "tokens_in_window",
     "ttfts",
@@ -60,6 +62,27 @@ def decode_time_per_token(window: Window) -> float:
             seconds.append(last_s - first_s)
             tokens += last - first
     return math.fsum(seconds) / tokens if tokens else math.nan
+
+
+def goodput(window: Window, ttft_s: float | None, tpot_s: float | None) -> float:
+    """Output tokens per second of the window that belong to requests within the limits, as far as the window shows them.
+
+    A request is within them if its first token came at most `ttft_s` after it was due, its later ones took at most `tpot_s` each on
+    average, and it did not fail. Requests that the window cuts count with their tokens inside, as in `throughput`, so that the two
+    are equal where every limit is met.
+    """
+    tokens = sum(
+        _tokens_by(sample, window.window_s) - _tokens_by(sample, 0.0)
+        for sample in window.samples
+        if _within(sample, ttft_s, tpot_s, window.window_s)
+    )
+    return tokens / window.window_s
+
+
+def share_within(window: Window, ttft_s: float | None, tpot_s: float | None) -> float:
+    """The share of the window's tokens that `goodput` counts; NaN where there is none."""
+    tokens = tokens_in_window(window)
+    return goodput(window, ttft_s, tpot_s) * window.window_s / tokens if tokens else math.nan
 
 
 def ttfts(window: Window) -> list[float]:
@@ -110,6 +133,18 @@ def mean_under_way(window: Window) -> float:
 def num_errors(window: Window) -> int:
     """Requests that failed in the window."""
     return sum(sample.error is not None and 0.0 < sample.end_s <= window.window_s for sample in window.samples)
+
+
+def _within(sample: RequestSample, ttft_s: float | None, tpot_s: float | None, window_s: float) -> bool:
+    if sample.error is not None or sample.first_token_s is None:
+        return False
+    if ttft_s is not None and sample.first_token_s - sample.scheduled_s > ttft_s:
+        return False
+    seen = [arrival for arrival in sample.arrivals if arrival[0] <= window_s]
+    if tpot_s is None or len(seen) < 2:
+        return True
+    (first_s, first), (last_s, last) = seen[0], seen[-1]
+    return last_s - first_s <= tpot_s * (last - first)
 
 
 def _tokens_by(sample: RequestSample, time_s: float) -> int:

@@ -37,6 +37,7 @@ def judge(record: RunRecord) -> Result:
         what_would_change_it=decision.what_would_change_it,
         baseline=record.baseline,
         threshold=record.threshold,
+        objective=record.objective.text,
         arms=arm_infos(case),
         loads=loads(case),
         cells=table,

@@ -18,6 +18,7 @@ __all__ = [
     "ArmInfo",
     "BestOfArm",
     "BreakEvenPoint",
+    "ByObjective",
     "Cell",
     "Cliff",
     "Comparison",
@@ -100,6 +101,14 @@ class Cell(_Frozen):
     acceptance: AcceptanceSummary | None = None
 
 
+class ByObjective(_Frozen):
+    """The same comparison by what the plan did not choose."""
+
+    objective: str
+    ratio: Interval
+    outcome: Outcome
+
+
 class Comparison(_Frozen):
     """One arm against the baseline at one load point, at equal admitted concurrency."""
 
@@ -107,7 +116,8 @@ class Comparison(_Frozen):
     baseline: str
     load: str
     ratio: Interval = Field(
-        description="Throughput over the baseline's, paired by launch block; in open loop the speed of whole requests"
+        description="By the plan's objective over the baseline's, paired by launch block. Objective throughput in open loop: the"
+        " speed of whole requests"
     )
     outcome: Outcome | None = Field(description="Null for an arm that is not to be run: it accepts to order, or its output differs")
     why: str = Field(description="One sentence: the rule that gave the outcome")
@@ -115,11 +125,12 @@ class Comparison(_Frozen):
     launches_to_decide: int | None = Field(default=None, description="Further launches an arm that would probably decide")
     decode_ratio: Interval | None = Field(default=None, description="The same on decode time per token, prefill left out")
     prefill_share: float | None = Field(default=None, description="Prefill's share p of the baseline's request time")
-    predicted: Interval | None = Field(default=None, description="What the design's identity predicts from AL and c")
+    predicted: Interval | None = Field(default=None, description="What the design's identity predicts from AL and c, by throughput")
     basis: Literal["measured", "reported", "predicted"] = Field(
         default="measured", description="Where the ratio comes from; a predicted one is AL / c of an arm not measured at this load"
     )
     gap_explained: str = Field(default="", description="Why measured and predicted differ, or that they agree")
+    by_objective: tuple[ByObjective, ...] = Field(default=(), description="Outcomes by the other objectives; goodput needs limits")
 
 
 class BreakEvenPoint(_Frozen):
@@ -189,6 +200,7 @@ class Result(_Frozen):
     what_would_change_it: tuple[str, ...] = ()
     baseline: str | None = None
     threshold: float = 0.03
+    objective: str = Field(default="throughput", description="What arms were judged by, with its limits")
     arms: tuple[ArmInfo, ...]
     loads: tuple[Load, ...]
     cells: tuple[Cell, ...] = ()

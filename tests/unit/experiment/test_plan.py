@@ -108,6 +108,10 @@ def test_the_example_names_every_key() -> None:
         ("engine: fake", "plan.yaml:6: key 'engine' stands on line 3 too; expected it once"),
         ("engine2: [", "plan.yaml:7: not valid YAML"),
         ("dtype: 16", "plan.yaml:6: dtype is 16; expected text (put numbers, yes and no in quotes)"),
+        ("objective: speed", "plan.yaml:6: objective is 'speed'; expected 'throughput', 'request-speed' or 'goodput'"),
+        ("objective: goodput", "objective goodput needs limits: ttft_s (first token), tpot_s (each further one), or both"),
+        ("limits: {ttft: 1}", "plan.yaml:6: unknown key 'ttft' in limits; did you mean 'ttft_s'?"),
+        ("limits: {ttft_s: 0}", "plan.yaml:6: limits.ttft_s is 0; expected greater than 0"),
         ("baseline: palin", "plan.yaml: baseline is 'palin', which is no arm; expected one of: plain"),
     ],
 )

@@ -8,10 +8,12 @@ import pytest
 
 from breakeven.loadgen.measures import (
     decode_time_per_token,
+    goodput,
     latencies,
     mean_under_way,
     num_errors,
     prefill_share,
+    share_within,
     throughput,
     tokens_in_window,
     ttfts,
@@ -62,6 +64,21 @@ def test_latency_is_that_of_whole_answers(sample: Sample, window: Window) -> Non
     )
     assert latencies(result) == [1.5]
     assert num_errors(result) == 1
+
+
+def test_goodput_counts_tokens_of_requests_within_both_limits(sample: Sample, window: Window) -> None:
+    good = sample(scheduled_s=0.0, first_token_s=0.5, arrivals=((0.5, 1), (1.5, 11)))
+    late = sample(scheduled_s=0.0, first_token_s=0.9, arrivals=((0.9, 1), (1.0, 6)))
+    slow = sample(scheduled_s=0.0, first_token_s=0.5, arrivals=((0.5, 1), (1.5, 3)))
+    failed = sample(scheduled_s=0.0, first_token_s=0.5, arrivals=((0.5, 1), (1.5, 11)), error="HTTP 500")
+    cut = sample(scheduled_s=-3.0, first_token_s=-2.5, arrivals=((-2.5, 1), (-0.5, 21), (1.5, 41), (2.5, 42)))
+    result = window(2.0, good, late, slow, failed, cut)
+    assert goodput(result, 0.5, 0.1) == (11 + 20) / 2.0
+    assert goodput(result, 0.5, None) == (11 + 3 + 20) / 2.0
+    assert goodput(result, None, 0.1) == (11 + 6 + 20) / 2.0
+    assert goodput(result, 0.1, None) == 0.0
+    assert share_within(result, 0.5, 0.1) == 31 / (11 + 6 + 3 + 11 + 20)
+    assert math.isnan(share_within(window(2.0), 0.5, 0.1))
 
 
 def test_prefill_share_counts_time_inside(sample: Sample, window: Window) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
-from breakeven.experiment.summary import log_decode_time_per_token
+from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared, compare
+from breakeven.experiment.summary import log_decode_time_per_token, log_throughput
 from breakeven.stats.decision import Outcome, launches_to_decide
 from breakeven.stats.intervals import Estimate, block_interval
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.prediction import Prediction, mean_prefill_share
 from breakeven.verdict.measured.wording import interval_of_log, listed, percent, ratio
-from breakeven.verdict.result import Comparison, Interval
+from breakeven.verdict.result import ByObjective, Comparison, Interval
 
 __all__ = ["comparisons"]
 
@@ -37,8 +37,30 @@ def _comparison(case: Case, compared: Compared) -> Comparison:
         decode_ratio=interval_of_log(decode) if decode.usable else None,
         prefill_share=mean_prefill_share(run, compared.load),
         predicted=None if prediction.log_speedup is None else interval_of_log(prediction.log_speedup),
-        gap_explained=_gap(prediction, measured),
+        gap_explained=_gap(prediction, _by_throughput(case, compared, measured)),
+        by_objective=_by_objective(case, compared),
     )
+
+
+def _by_objective(case: Case, compared: Compared) -> tuple[ByObjective, ...]:
+    """None for forced arms, whose answers are junk, and none that the samples give no figure for."""
+    if case.run.arm(compared.arm).forced:
+        return ()
+    found = []
+    for objective in case.record.objective.others():
+        other = compare(case.run, compared.arm, compared.load, objective)
+        if other.log_ratio.usable:
+            ratio_ = interval_of_log(other.log_ratio)
+            found.append(ByObjective(objective=objective.text, ratio=ratio_, outcome=case.outcome(other)))
+    return tuple(found)
+
+
+def _by_throughput(case: Case, compared: Compared, measured: Interval) -> Interval:
+    """What a prediction is held against, whatever the plan judges by."""
+    if case.record.objective.name == "throughput":
+        return measured
+    blocks = case.run.paired(compared.arm, case.record.baseline, compared.load, log_throughput)
+    return interval_of_log(block_interval(list(blocks.values()), assumed_sd=PAIR_ASSUMED_SD))
 
 
 def _further(case: Case, compared: Compared) -> int | None:

@@ -33,6 +33,7 @@ def conclusions(
     cells = {(cell.arm, cell.load): cell for cell in table}
     return (
         *_outcomes(case, cells, compared),
+        *_by_other_objectives(case, compared),
         *_capacity(best),
         *_break_even(case, points),
         *_accept_lengths(case),
@@ -60,12 +61,38 @@ def _outcomes(case: Case, cells: dict[tuple[str, str], Cell], compared: Sequence
     return found
 
 
+def _by_other_objectives(case: Case, compared: Sequence[Comparison]) -> list[Conclusion]:
+    """Where another objective decides, and not as the plan's does."""
+    found = []
+    for name in dict.fromkeys(other.objective for item in compared for other in item.by_objective):
+        differing = [
+            (item, other)
+            for item in compared
+            for other in item.by_objective
+            if other.objective == name and other.outcome not in (item.outcome, "undecided")
+        ]
+        if differing:
+            told = listed(f"{item.arm} {_SAID[other.outcome]} at {item.load}, {ratio(other.ratio)}" for item, other in differing)
+            found.append(
+                Conclusion(
+                    text=f"Judged by {name}, it would be decided otherwise: {told}.",
+                    evidence=tuple(
+                        f"{item.arm} at {item.load} by {case.record.objective.text}: {item.outcome}, {ratio(item.ratio)}"
+                        for item, _ in differing
+                    ),
+                )
+            )
+    return found
+
+
 def _said(case: Case, item: Comparison) -> str:
     return "cannot be compared" if case.is_void(item.arm, item.load) else _SAID[item.outcome or "undecided"]
 
 
 def _outcome_evidence(case: Case, cells: dict[tuple[str, str], Cell], item: Comparison) -> str:
-    if case.run.load(item.load).rate_per_s is None:
+    if case.record.objective.name != "throughput":
+        compared = f"{item.arm} against {item.baseline} by {case.record.objective.text}"
+    elif case.run.load(item.load).rate_per_s is None:
         mine, theirs = (
             format_rate(cell.throughput.estimate) if cell is not None and cell.throughput is not None else "?"
             for cell in (cells.get((name, item.load)) for name in (item.arm, item.baseline))
@@ -107,7 +134,7 @@ def _break_even(case: Case, points: Sequence[BreakEvenPoint]) -> list[Conclusion
             for point in group
             if (length := required_length(case, method, num_drafts, point.load, 1 + case.record.threshold)) is not None
         ]
-        if needed:
+        if needed and case.record.objective.name == "throughput":
             gain = percent(case.record.threshold)
             text += f"; with prefill included, gaining more than {gain} takes an accept length above {listed(needed)}"
         found.append(Conclusion(text=f"{text}.", evidence=tuple(f"{point.load}: {point.basis}" for point in group)))

@@ -32,7 +32,9 @@ class Decision:
 
 def decide(case: Case) -> Decision:
     return Decision(
-        headline=f"{_headline(case)}{_replaced(case)}", decision=_decision(case), what_would_change_it=_what_would_change_it(case)
+        headline=f"{_headline(case)}{_judged_by(case)}{_replaced(case)}",
+        decision=_decision(case),
+        what_would_change_it=_what_would_change_it(case),
     )
 
 
@@ -44,10 +46,11 @@ def schedule(case: Case) -> dict[str, str]:
 def required_length(case: Case, method: str, num_drafts: int, load: str, speedup: float) -> Interval | None:
     """The accept length at which such a drafter makes requests `speedup` times as fast here, prefill included.
 
+    Where the plan judges by the speed of one request while it decodes, prefill is no part of it.
     Its interval is that of the cost ratio; the share of prefill is known far better. None where it is infinite.
     """
     cost = case.costs.pooled.get((method, num_drafts, load))
-    share = mean_prefill_share(case.run, load)
+    share = 0.0 if case.record.objective.name == "request-speed" else mean_prefill_share(case.run, load)
     if cost is None or share is None or not cost.log.usable:
         return None
     factor = accept_length_for(speedup, 1.0, share)
@@ -55,6 +58,12 @@ def required_length(case: Case, method: str, num_drafts: int, load: str, speedup
         return None
     shift = math.log(factor)
     return interval_of_log(replace(cost.log, value=cost.log.value + shift, low=cost.log.low + shift, high=cost.log.high + shift))
+
+
+def _judged_by(case: Case) -> str:
+    """What no reader may take for throughput."""
+    objective = case.record.objective
+    return "" if objective.name == "throughput" else f" Judged by {objective.text}."
 
 
 def _best_paying(case: Case, load: str) -> str | None:
@@ -70,6 +79,8 @@ def _headline(case: Case) -> str:
     if not case.candidates:
         return f"No drafter was measured, only what rounds cost: {_break_even_range(case)}."
     if not everything:
+        if any(case.run.trials(arm.name, load) for arm in case.candidates for load in case.loads):
+            return "Undecided: no arm has a figure to hold against the baseline's; see the findings."
         return "Undecided: no arm has trials that count beside the baseline's."
     paying = [best for load in case.loads for best in case.at(load) if best.arm == _best_paying(case, load)]
     open_loads = [load for load in case.loads if not _best_paying(case, load) and _is_open(case, load)]
@@ -175,7 +186,7 @@ def _rival(case: Case, load: str) -> str | None:
     best, *others = [compared.arm for compared in case.at(load) if case.outcome(compared) == "pays"] or [""]
     if not others:
         return None
-    blocks = case.run.paired(best, others[0], load, speed_measure(case.run.load(load)))
+    blocks = case.run.paired(best, others[0], load, speed_measure(case.run.load(load), case.record.objective))
     lead = block_interval(list(blocks.values()), assumed_sd=PAIR_ASSUMED_SD)
     return None if lead.usable and lead.low > 0 else others[0]
 
@@ -184,6 +195,9 @@ def _what_would_change_it(case: Case) -> tuple[str, ...]:
     chosen = schedule(case)
     changes = [_price_of(case, method, drafts, load, chosen[load]) for method, drafts, load in case.costs.pooled]
     changes += _prices_without_drafter(case)
+    if case.record.objective.name == "goodput":
+        # which accept length keeps how many answers within limits does not follow from c
+        changes = []
     for load, arm in chosen.items():
         length = case.lengths.get((arm, load))
         if length is not None and length.counts.drafted_share < FULLY_DRAFTED:

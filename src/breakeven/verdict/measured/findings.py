@@ -12,6 +12,7 @@ from breakeven.findings import Finding
 from breakeven.verdict.measured.accept_length import SOURCES, AcceptLength
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.fairness import fairness_findings
+from breakeven.verdict.measured.in_time import out_of_time
 from breakeven.verdict.measured.prediction import GAP_ALPHA
 from breakeven.verdict.measured.wording import accepted_drafts, figure, interval_of_log, listed, percent
 
@@ -38,6 +39,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_estimated(case),
         *_costs_disagree(case),
         *_gaps(case),
+        *out_of_time(case),
         *fairness_findings(case),
     ]
     order = {"error": 0, "warning": 1, "info": 2}
