@@ -23,6 +23,7 @@ from breakeven.doctor.weights import target_head
 
 pytestmark = pytest.mark.integration
 
+TRAINED = Path(__file__).parents[3] / "models" / "smollm2-135m-eagle3"
 IDS = "eagle_aux_hidden_state_layer_ids"
 Config, Tensors = dict[str, Any], dict[str, NewTensor]
 Change = Callable[[Config, Tensors, ModelFolder, ModelFolder], None]
@@ -33,8 +34,10 @@ def target() -> ModelFolder:
     return open_folder(resolve_model("demo:smollm2-135m-instruct", Path()))
 
 
-@pytest.fixture(scope="module")
-def head(target: ModelFolder, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+@pytest.fixture(scope="module", params=["random", "trained"])
+def head(request: pytest.FixtureRequest, target: ModelFolder, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    if request.param == "trained":
+        return open_folder(TRAINED)
     out = tmp_path_factory.mktemp("heads") / "head"
     write_random_head(target, out)
     return open_folder(out)
@@ -93,6 +96,20 @@ def theta_lost(config: Config, *_: object) -> None:
     del config["rope_theta"], config["rope_parameters"]
 
 
+def fresh_rows(_config: Config, tensors: Tensors, head: ModelFolder, _target: ModelFolder) -> None:
+    shape = head.tensors["lm_head.weight"].shape
+    tensors["lm_head.weight"] = of_array(
+        (0.02 * np.random.default_rng(0).standard_normal(shape)).astype(np.float32), as_dtype="BF16"
+    )
+
+
+def served_norms_less_one(_config: Config, tensors: Tensors, head: ModelFolder, _target: ModelFolder) -> None:
+    for name in tensors:
+        values = read_whole(head.tensors[name]) if "norm" in name else None
+        if values is not None:
+            tensors[name] = of_array(values.astype(np.float32) - 1, as_dtype=head.tensors[name].dtype)
+
+
 def wider(config: Config, *_: object) -> None:
     config["intermediate_size"] = 2048
 
@@ -120,6 +137,7 @@ BROKEN: tuple[tuple[Change, str, str | None, str | None], ...] = (
     (wider, "shapes-contradict", None, None),
     (another_vocabulary, "vocabulary-size-differs", None, None),
     (quantized, "quantization-announced", None, None),
+    (served_norms_less_one, "norms-zero-centred", None, None),
 )
 
 
@@ -133,6 +151,16 @@ def test_the_healthy_head_raises_nothing(engine: tuple[str | None, str | None], 
     assert [finding.code for finding in result.findings if finding.severity != "info"] == []
     assert result.open_questions == ()
     assert time.process_time() - began_s < 2
+
+
+def test_a_head_that_lost_its_rows_is_told_from_one_that_was_never_trained(target: ModelFolder, tmp_path: Path) -> None:
+    head = open_folder(TRAINED)
+    tensors = {name: copy_of(info) for name, info in head.tensors.items()}
+    fresh_rows({}, tensors, head, target)
+    (tmp_path / "config.json").write_text(json.dumps(head.config))
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    first = examine(gather(Inputs(draft=str(tmp_path), target=str(target.path)))).findings[0]
+    assert (first.code, first.severity, first.confidence) == ("lm-head-random", "error", "high")
 
 
 @pytest.mark.parametrize(("change", "code", "engine", "version"), BROKEN, ids=[change.__name__ for change, *_ in BROKEN])
