@@ -22,6 +22,8 @@ __all__ = ["ENOUGH_ROUNDS", "LOOKUPS", "Observation", "observations"]
 LOOKUPS = frozenset({"ngram", "NGRAM", "suffix", "ngram_gpu"})
 # Below this many rounds a rate of zero says little.
 ENOUGH_ROUNDS = 100
+# Accept lengths by drafts a round below which a head is broken more often than weak; 0: not known how many.
+_NEAR_FLOOR = {0: 1.15, 1: 1.05, 2: 1.2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,11 @@ class Observation:
     def is_enough(self) -> bool:
         """Rounds enough to judge the level by."""
         return self.level.rounds >= ENOUGH_ROUNDS
+
+    @property
+    def is_near_floor(self) -> bool:
+        """Less than any trained head reaches: with three drafts even 5000 samples give 1.5. One draft alone decides little."""
+        return self.level.mean < _NEAR_FLOOR.get(self.num_drafted or 0, 1.3)
 
     def __str__(self) -> str:
         drafts = f", {self.num_drafted} drafts a round" if self.num_drafted else ""

@@ -39,6 +39,7 @@ from breakeven.doctor.rules.capacity import (
     memory_does_not_fit,
 )
 from breakeven.doctor.rules.cost import (
+    admission_capped,
     collectives_unmeasured,
     cuda_graph_off,
     drafter_too_large,
@@ -263,6 +264,7 @@ RULES: tuple[Rule, ...] = (
     _rule(experts_woken, "target", "measured"),
     _rule(target_saturated, "measured"),
     _rule(collectives_unmeasured, "measured"),
+    _rule(admission_capped, "readings"),
     _rule(queue_saturated, "readings"),
     _rule(impossible_baseline, "measured"),
     _rule(counters_contradict, "readings"),

@@ -38,7 +38,10 @@ _MAP = Suspect(
     name="the vocabulary map",
     codes=("vocabulary-map-absent", "vocabulary-map-absolute", "vocabulary-map-at-odds", "vocabulary-map-out-of-range"),
 )
-_LAYERS = Suspect(name="the auxiliary layers", codes=("layers-defaulted", "layers-off-by-one", "layers-out-of-range"))
+_LAYERS = Suspect(
+    name="the auxiliary layers",
+    codes=("layers-defaulted", "layers-off-by-one", "layers-out-of-range", "layer-keys-contradict", "layer-convention-unclear"),
+)
 _NORMS = Suspect(
     name="norm flags",
     codes=("norm-before-residual-dropped", "norm-before-fc-unsupported", "fc-norm-unsupported", "norm-output-unsupported"),
@@ -93,7 +96,7 @@ SUSPECTS: dict[Sign, tuple[Suspect, ...]] = {
         Suspect(name="collectives"),
     ),
     "queueing": (
-        Suspect(name="a cap on running requests", codes=("running-requests-capped", "running-requests-unequal")),
+        Suspect(name="a cap on running requests", codes=("running-requests-capped", "admission-capped")),
         Suspect(name="a KV cache too small"),
     ),
 }

@@ -7,6 +7,7 @@ structural: a drafter that inherits it, names that a loader drops, scales that a
 
 from __future__ import annotations
 
+from breakeven.checkpoints.headers import printable
 from breakeven.doctor.drafter import language_config
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.public_figures import QUANTIZATION_LOSSES, QuantizationLoss, quantization_loss
@@ -66,5 +67,4 @@ def _quantization(evidence: Evidence) -> str:
             return one.settings["quantization"][:40]
     names = [str(evidence.target.path.name)] if evidence.target is not None else []
     names += [evidence.launch.target] if evidence.launch is not None and evidence.launch.target else []
-    named = next((loss for name in names if (loss := quantization_loss(name)) is not None), None)
-    return named.kind if named is not None else ""
+    return next((printable(name)[:60] for name in names if quantization_loss(name) is not None), "")

@@ -31,6 +31,9 @@ _CONFIDENCE = {"high": 0, "medium": 1, "low": 2}
 # Signs that say nothing by themselves: a cause does not explain another finding by them.
 _SILENT: frozenset[Sign] = frozenset({"nothing", "not known"})
 _FATAL: frozenset[Sign] = frozenset({"floor", "load-error", "crash"})
+# What leaves nothing accepted wherever it is not refused.
+_BREAKS_WIRING = frozenset(code for suspect in SUSPECTS["floor"] for code in suspect.codes)
+NEAR_FLOOR = "accept-length-near-floor"
 # Accept lengths from here on are nobody's floor.
 WORKS = 1.3
 # What it takes to try a remedy, by the cause's family: a flag, a key of a JSON file, rewritten weights, another head.
@@ -47,7 +50,7 @@ class Weighed:
 
 
 def weigh(diagnoses: Sequence[Diagnosis], evidence: Evidence, unchecked: Collection[str] = ()) -> Weighed:
-    """Order, link, refute, and say what follows. unchecked: codes of rules that lacked an input."""
+    """Order, link, refute, and say what follows. unchecked: codes of rules that lacked an input, or could not decide."""
     signs = [one for one in diagnoses if one.kind == "sign" and one.severity != "info" and _shown(one) not in _SILENT]
     causes = [_linked(one, signs, evidence) for one in diagnoses if one.kind == "cause"]
     causes = [_only_cause(one, causes, signs, unchecked) for one in causes]
@@ -73,17 +76,26 @@ def _linked(one: Diagnosis, signs: Sequence[Diagnosis], evidence: Evidence) -> D
     """A cause with the signs it explains, or with what contradicts it."""
     predicted = {*one.symptoms.values(), *one.also} - _SILENT
     explains = tuple(dict.fromkeys(sign.code for sign in signs if _explains(one, predicted, _shown(sign))))
-    if not explains and _is_of_degree(one) and "floor" in predicted:
-        milder = tuple(dict.fromkeys(sign.code for sign in signs if _shown(sign) == "all-positions-lower"))
-        if milder:
-            told = "would usually leave next to nothing accepted; what was seen is its milder form"
-            return one.model_copy(
-                update={"explains": milder, "confidence": _less(one.confidence), "evidence": (*one.evidence, told)}
-            )
+    loosely, told = ((), "") if explains else _loosely(one, predicted, signs)
+    if loosely:
+        return one.model_copy(update={"explains": loosely, "confidence": _less(one.confidence), "evidence": (*one.evidence, told)})
     against = "" if explains or one.severity == "info" else _contradiction(set(one.symptoms.values()), evidence)
     if not against:
         return one.model_copy(update={"explains": explains})
     return one.model_copy(update={"severity": "warning", "confidence": _less(one.confidence), "evidence": (*one.evidence, against)})
+
+
+def _loosely(one: Diagnosis, predicted: set[Sign], signs: Sequence[Diagnosis]) -> tuple[tuple[str, ...], str]:
+    """Signs near to what was predicted, which count a step less, and how."""
+    at_floor = tuple(dict.fromkeys(sign.code for sign in signs if _shown(sign) == "floor"))
+    lower = tuple(dict.fromkeys(sign.code for sign in signs if _shown(sign) == "all-positions-lower"))
+    if predicted == {"load-error"} and one.code in _BREAKS_WIRING and at_floor:
+        return at_floor, "this release was expected not to start with it; one that does start accepts nothing"
+    if "floor" in predicted and _is_of_degree(one) and lower:
+        return lower, "it would usually leave next to nothing accepted; what was seen is its milder form"
+    if "all-positions-lower" in predicted and NEAR_FLOOR in at_floor:
+        return (NEAR_FLOOR,), "it usually costs less than what was seen, which is its severe form if nothing else is wrong"
+    return (), ""
 
 
 def _less(confidence: Confidence) -> Confidence:
@@ -163,7 +175,7 @@ def _conclusion(explaining: Sequence[Diagnosis], signs: Sequence[Diagnosis], lef
 
 def _ruled_out(left: Sequence[Diagnosis], unchecked: Collection[str], found: Sequence[Diagnosis]) -> Iterator[str]:
     """What files and flags say about the suspects of signs that nothing explains."""
-    named = {one.code for one in found if one.severity != "info"}
+    named = {one.code for one in found}
     for kind in dict.fromkeys(_shown(sign) for sign in left):
         suspects = SUSPECTS.get(kind, ())
         if len(suspects) < 2:

@@ -134,6 +134,7 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "accept-length-drifts": ("".join(sgl_lines(3.0 - 0.012 * step, lines=4, start_s=4 * step, spread=0.02) for step in range(60)),),
     "cuda-graph-off": (sgl_lines(2.8, graph="cuda graph: False"),),
     "queue-saturated": (sgl_lines(2.8, running=37, queued=60),),
+    "admission-capped": (sgl_lines(2.8, running=48, queued=100), sgl_lines(3.1, running=48, queued=7)),
     "counters-contradict": ("".join(vllm((0.6, 0.4, 0.2), 900, at_s=10 * n, length=3.1) for n in range(12)),),
 }
 EVERY_SIGN = [pytest.param(code, text, id=f"{code} {number}") for code, texts in SIGNS.items() for number, text in enumerate(texts)]
@@ -150,8 +151,8 @@ def test_a_sign_is_named_first(code: str, text: str, doctor: Doctor) -> None:
 
 @pytest.mark.parametrize(("code", "text"), EVERY_SIGN)
 def test_a_sign_alone_leads_to_one_check_and_names_no_cause(code: str, text: str, doctor: Doctor) -> None:
-    if code in ("counters-contradict", "cuda-graph-off"):
-        return  # the one says what is wrong with the figures, the other is a cause itself
+    if code in ("counters-contradict", "cuda-graph-off", "admission-capped"):
+        return  # the one says what is wrong with the figures, the others are causes themselves
     result = doctor(text)
     assert [one.code for one in result.findings if one.kind == "cause" and one.severity == "error"] == []
     assert result.next_check

@@ -1,6 +1,6 @@
 """Hardly any draft is accepted.
 
-Detects: an accept length above 1.02 and below 1.15.
+Detects: an accept length above 1.02 and below 1.3 with three drafts a round or more (1.2 with two).
 
 Why it hurts: as at the floor, a round costs more than it yields. Heads with a wrong vocabulary map or wrong layers still guess a
 token now and then; even heads trained on 5000 samples reach about 1.5.
@@ -19,13 +19,10 @@ from breakeven.doctor.suspicions import not_quantization
 from breakeven.doctor.told import Seen, Told
 from breakeven.readers.findings.curve import FLOOR_ACCEPTED
 
-NEAR = 1.15
-ENOUGH_ROUNDS = 200
-
 
 def check(evidence: Evidence) -> Iterator[Told]:
     for one in evidence.observed:
-        if not 1.0 + FLOOR_ACCEPTED <= one.accept_length < NEAR or one.level.rounds < ENOUGH_ROUNDS or (one.num_drafted or 2) < 2:
+        if one.accept_length < 1.0 + FLOOR_ACCEPTED or not one.is_near_floor or not one.is_enough or evidence.has_collapse:
             continue
         if any(rate >= 0.0005 for rate in one.joint[:1]) and one.joint[1:] and not any(rate >= 0.0005 for rate in one.joint[1:]):
             continue  # one position is fine and the others dead: another sign
@@ -33,7 +30,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
             sign="floor",
             severity="warning",
             confidence="medium",
-            title=f"{one.source}: accept length {one.accept_length:.2f}, next to nothing is accepted",
+            title=f"{one.source}: accept length {one.accept_length:.2f}, less than even weak heads reach",
             evidence=(f"{one.source}: {one.accept_length:.3f} over about {one.level.rounds:.0f} rounds",),
             remedy="Look for a wiring fault first: the map of the vocabulary, the auxiliary layers, dropped tensors.",
             refutes=not_quantization(evidence, f"an accept length of {one.accept_length:.2f}"),

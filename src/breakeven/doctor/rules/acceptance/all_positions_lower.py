@@ -26,8 +26,6 @@ from breakeven.doctor.told import Seen, Told
 
 # The same head on other prompts or another run differs by a few percent; 70 to 90 % of the card is the usual size of this sign.
 CLEARLY_BELOW = 0.93
-# Lower than this is the floor's business.
-NEAR_FLOOR = 1.15
 LOWER = 0.95
 STANDARD_ERRORS = 3.0
 ALIKE = 0.2
@@ -45,7 +43,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
 def _below_expected(evidence: Evidence) -> Iterator[Told]:
     for one in evidence.observed:
         expected = expectation(evidence, one)
-        if expected is None or not one.is_enough or one.accept_length < NEAR_FLOOR or _is_steep(one.joint) or evidence.has_collapse:
+        if expected is None or not one.is_enough or one.is_near_floor or _is_steep(one.joint) or evidence.has_collapse:
             continue
         error = one.level.error if math.isfinite(one.level.error) else 0.0
         if one.accept_length + 2 * error >= CLEARLY_BELOW * expected.length:

@@ -21,7 +21,6 @@ from breakeven.doctor.told import Seen, Told
 from breakeven.doctor.training_log import promised_length
 
 MISSING = 1 / 3
-NEAR_FLOOR = 1.15
 # Training that promises no more than this explains a poor server by itself.
 LEARNED = 1.5
 
@@ -37,8 +36,8 @@ def check(evidence: Evidence) -> Iterator[Told]:
         if not one.is_enough or missing < MISSING:
             continue
         yield Seen(
-            sign="floor" if one.accept_length < NEAR_FLOOR else "all-positions-lower",
-            severity="error" if one.accept_length < NEAR_FLOOR else "warning",
+            sign="floor" if one.is_near_floor else "all-positions-lower",
+            severity="error" if one.is_near_floor else "warning",
             confidence="medium",
             title=f"{one.source} accepts {one.accept_length - 1:.2f} drafts a round, training promises {expected - 1:.2f}",
             evidence=(str(one), f"training log: {promised.text}"),

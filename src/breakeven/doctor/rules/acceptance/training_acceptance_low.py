@@ -49,4 +49,5 @@ def check(evidence: Evidence) -> Iterator[Told]:
         remedy="Keep training or mend the data; do not serve it. Break-even accept lengths begin at about "
         f"{LEAST_BREAK_EVEN}, {USUAL_BREAK_EVEN} to 2.3 are usual: measure yours with forced acceptance (breakeven bench).",
         symptoms=both("all-positions-lower"),
+        also=("floor",) if hopeless else (),
     )

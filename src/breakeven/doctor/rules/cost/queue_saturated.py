@@ -21,5 +21,9 @@ from breakeven.doctor.told import Told
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
-    for source, finding in reported(evidence, "admission-capped", "queue-saturated", "kv-cache-full"):
+    for source, finding in reported(evidence, "queue-saturated", "kv-cache-full"):
         yield seen(source, finding, "queueing")
+    for source, finding in reported(evidence, "admission-capped"):
+        # why it is full is told by the rules about the limit
+        waits = finding.model_copy(update={"title": "The queue never empties, so throughput is that of the limit"})
+        yield seen(source, waits, "queueing")
