@@ -32,7 +32,7 @@ class Drafter(Protocol):
     def propose(
         self, histories: Sequence[Sequence[int]], spans: Sequence[Span], states: Tensor | None, num_drafts: int
     ) -> list[list[int]]:
-        """Up to `num_drafts` drafts for each sequence.
+        """Up to `num_drafts` drafts for each sequence; with 0 only what drafting later needs is kept up.
 
         `histories` are all tokens so far, the newest not yet run by the target. `spans` are the rows the target has just run and
         that still stand (accepted ones only), `states` their packed auxiliary states [R, 3H].
@@ -114,9 +114,12 @@ class Eagle3Drafter:
             for history, span in zip(histories, spans, strict=True)
             for token in history[span.start + 1 : span.start + span.count + 1]
         ]
-        hidden = self._layer(self._combine(states), torch.tensor(following), spans)
         last_rows = torch.tensor([span.count for span in spans]).cumsum(0) - 1
-        hidden, tokens = self._choose(hidden[last_rows])
+        if num_drafts == 0:
+            # its cache has to hold these positions if it is to draft again when fewer requests run
+            self._layer(self._combine(states), torch.tensor(following), spans)
+            return [[] for _ in spans]
+        hidden, tokens = self._choose(self._layer(self._combine(states), torch.tensor(following), spans, last_rows))
         drafts = [tokens]
         ends = [span.start + span.count for span in spans]
         for step in range(num_drafts - 1):
@@ -139,14 +142,20 @@ class Eagle3Drafter:
         normed = rms_norm(hidden, self._norm, self._shape.rms_norm_eps)
         return normed if self._norm_output else hidden, self._target_ids[self._head(normed).argmax(-1)]
 
-    def _layer(self, states: Tensor, token_ids: Tensor, spans: Sequence[Span]) -> Tensor:
-        """One pass of the head's layer over packed rows; returns the pre-norm output [R, H]."""
+    def _layer(self, states: Tensor, token_ids: Tensor, spans: Sequence[Span], wanted: Tensor | None = None) -> Tensor:
+        """One pass of the head's layer over packed rows; returns the pre-norm output [R, H], of the rows `wanted` only if given.
+
+        The other rows leave their keys and values in the cache, which is all that anybody will ask of them.
+        """
         shape, eps = self._shape, self._shape.rms_norm_eps
         attend = Attention(spans, self._cache, shape.num_heads)
         embedded = rms_norm(self._embed[token_ids], self._embed_norm, eps)
         beside = rms_norm(states, self._hidden_norm, eps)
         qkv = self._qkv(torch.cat([embedded, beside], dim=-1)).view(len(states), -1, shape.head_dim)
         Rotary.rotate_(qkv[:, : shape.num_heads + shape.num_kv_heads], self._rotary.tables(attend.positions))
-        hidden = (beside if self._norm_before_residual else states) + self._out(attend(0, qkv))
+        hidden, mixed = beside if self._norm_before_residual else states, attend(0, qkv)
+        if wanted is not None:
+            hidden, mixed = hidden[wanted], mixed[wanted]
+        hidden = hidden + self._out(mixed)
         gate, up = self._gate_up(rms_norm(hidden, self._post_norm, eps)).chunk(2, dim=-1)
         return hidden + self._down(F.silu(gate) * up)
