@@ -20,6 +20,7 @@ class Case:
     target: Folder = field(default_factory=perfect_pair.target)
     speculative: dict[str, Any] = field(default_factory=lambda: {"method": "eagle3", "num_speculative_tokens": 3})
     algorithm: str = "EAGLE3"
+    dtype: str = "float32"
 
 
 Change = Callable[[Case], None]
@@ -160,12 +161,13 @@ def four_ids(it: Case) -> None:
 
 @case("layers-out-of-range")
 def ids_of_a_deeper_target(it: Case) -> None:
-    it.draft.config[LAYER_IDS] = [3, 16, 29]
-    it.draft.config["eagle_config"][LAYER_IDS] = [2, 15, 28]
+    it.draft.config[LAYER_IDS] = [3, 7, 29]
+    it.draft.config["eagle_config"][LAYER_IDS] = [2, 6, 28]
 
 
 @case("quantization-announced")
 def the_targets_quantization(it: Case) -> None:
+    it.dtype = "bfloat16"  # SGLang refuses this format in float32, whatever the tensors
     weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False}
     inputs = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
     it.draft.config["quantization_config"] = {

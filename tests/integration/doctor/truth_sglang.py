@@ -36,7 +36,7 @@ ENV = {
     "HF_HUB_OFFLINE": "1",
 }
 FLAGS = [
-    *("--device", "cpu", "--dtype", "float32", "--skip-tokenizer-init", "--disable-overlap-schedule", "--skip-server-warmup"),
+    *("--device", "cpu", "--skip-tokenizer-init", "--disable-overlap-schedule", "--skip-server-warmup"),
     *("--max-total-tokens", "2048", "--max-running-requests", "2", "--context-length", "256"),
     *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
     *("--speculative-num-steps", "3", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"),
@@ -51,7 +51,7 @@ def run_case(name: str, root: Path) -> dict[str, Any]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(target), "--port", str(port), *FLAGS]
-    command += ["--speculative-algorithm", it.algorithm, "--speculative-draft-model-path", str(draft)]
+    command += ["--dtype", it.dtype, "--speculative-algorithm", it.algorithm, "--speculative-draft-model-path", str(draft)]
     log = root / "server.log"
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **ENV}, start_new_session=True)

@@ -35,7 +35,7 @@ def run_case(name: str, root: Path) -> dict[str, object]:
         llm = LLM(
             model=str(target),
             skip_tokenizer_init=True,
-            dtype="float32",
+            dtype=it.dtype,
             max_model_len=256,
             max_num_seqs=2,
             enforce_eager=True,

@@ -2,8 +2,9 @@
 
 Detects: an id below 0, above the target's depth, or where its engine cannot capture a state.
 
-Why it hurts: the engine captures fewer states than `fc` takes and dies at the first request, or at start; copied configurations
-of a deeper target of the same family look like this.
+Why it hurts: the engine captures fewer states than `fc` takes and dies at the first request. With one state left, SGLang finds it
+as wide as the embedding and leaves fc out without a word (seen in 0.5.23). Copied configurations of a deeper target of the same
+family look like this.
 
 Evidence: the ids against num_hidden_layers. As layer inputs, 1 to n are possible, n being what leaves the last layer.
 
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from breakeven.doctor.drafter import language_config, whole
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.layer_ids import read_ids
-from breakeven.doctor.signs import both
+from breakeven.doctor.signs import Symptoms
 from breakeven.doctor.told import Fault, Told
 
 
@@ -38,5 +39,5 @@ def check(evidence: Evidence) -> Iterator[Told]:
                 title=f"The auxiliary layer ids {outside} lie outside the target's {depth} layers",
                 evidence=(str(setting), f"{target.path.name}/config.json: num_hidden_layers is {depth}"),
                 remedy=f"Take the ids from the training of this target; usual ones, as inputs: {[2, depth // 2, depth - 3]}.",
-                symptoms=both("crash"),
+                symptoms=Symptoms(vllm="crash", sglang="floor" if len(ids or ()) - len(outside) == 1 else "crash"),
             )
