@@ -30,7 +30,7 @@ def examine(evidence: Evidence, rules: Iterable[Rule] = RULES) -> DoctorResult:
                 questions.append(_question(rule, told))
             else:
                 diagnoses.append(_diagnosis(rule, told, evidence))
-    weighed = weigh(diagnoses, evidence, {one.code for one in (*unchecked, *questions)})
+    weighed = weigh(diagnoses, evidence, {*(one.code for one in unchecked), *(one.code for one in questions)})
     return DoctorResult(
         examined=tuple(_examined(evidence)),
         findings=weighed.findings,

@@ -22,6 +22,7 @@ from breakeven.doctor.rules.acceptance import (
     backend_lowers_acceptance,
     only_first_position_alive,
     served_below_training,
+    setting_lowers_acceptance,
     steep_fall_after_first,
     training_acceptance_low,
 )
@@ -258,6 +259,7 @@ RULES: tuple[Rule, ...] = (
     _rule(accept_length_drifts, "readings"),
     _rule(accept_lengths_differ, "measured"),
     _rule(backend_lowers_acceptance, "readings"),
+    _rule(setting_lowers_acceptance, "readings"),
     _rule(served_below_training, "training-log", "measured"),
     _rule(speculation_slower, "measured"),
     _rule(cuda_graph_off, "readings"),

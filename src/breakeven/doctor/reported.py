@@ -9,8 +9,9 @@ from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.signs import Sign
 from breakeven.doctor.told import Seen
 from breakeven.findings import Finding
+from breakeven.readers.reading import Comparison
 
-__all__ = ["host_cache", "reported", "seen"]
+__all__ = ["host_cache", "lower_of", "reported", "seen"]
 
 
 def reported(evidence: Evidence, *codes: str) -> Iterator[tuple[str, Finding]]:
@@ -44,6 +45,15 @@ def host_cache(evidence: Evidence) -> tuple[str, ...]:
 # Users name their files by what they did.
 _CACHE_NAME = re.compile(r"hi.?cache|hierarchical|host.?cache|cache.?reuse|reuse|flush|offload", re.IGNORECASE)
 _HOST_CACHE_FLAGS = ("--enable-hierarchical-cache", "--kv-offloading-size", "--kv-transfer-config")
+
+
+def lower_of(comparison: Comparison) -> str | None:
+    """Which of two logs accepts less beyond noise; None where neither does, or each at another batch."""
+    gaps = [one.accept_lengths for one in comparison.differences if one.judgement == "effect" and one.accept_lengths is not None]
+    signs = {second > first for first, second in gaps}
+    if len(signs) != 1:
+        return None
+    return comparison.first if signs == {True} else comparison.second
 
 
 def seen(where: str, finding: Finding, sign: Sign, *, refutes: tuple[str, ...] = ()) -> Seen:

@@ -77,6 +77,7 @@ SUSPECTS: dict[Sign, tuple[Suspect, ...]] = {
     "falls-with-context": (_LIMIT, _ROPE, Suspect(name="training on short text")),
     "falls-with-time": (
         Suspect(name="cached prefixes without the drafter's keys and values"),
+        _LIMIT,
         Suspect(name="state of the draft cache"),
         Suspect(name="traffic that changed"),
     ),

@@ -62,7 +62,7 @@ def weigh(diagnoses: Sequence[Diagnosis], evidence: Evidence, unchecked: Collect
     return Weighed(
         findings=tuple(ordered),
         questions=tuple(_missing(left[:1], evidence, unchecked)),
-        conclusion=" ".join((*_conclusion(explaining, signs, left), *_ruled_out(left[:1], unchecked, ordered))),
+        conclusion=" ".join((*_conclusion(explaining, signs, left), *_ruled_out(left[:1], evidence, unchecked, ordered))),
         refuted=tuple(dict.fromkeys(text for one in diagnoses if one.kind == "sign" for text in one.refutes)),
         next_check=_next_check(explaining, left, evidence, unchecked),
     )
@@ -93,6 +93,9 @@ def _loosely(one: Diagnosis, predicted: set[Sign], signs: Sequence[Diagnosis]) -
         return at_floor, "this release was expected not to start with it; one that does start accepts nothing"
     if "floor" in predicted and _is_of_degree(one) and lower:
         return lower, "it would usually leave next to nothing accepted; what was seen is its milder form"
+    with_time = tuple(dict.fromkeys(sign.code for sign in signs if _shown(sign) == "falls-with-time"))
+    if "falls-with-context" in predicted and with_time:
+        return with_time, "if contexts were long then: a log that does not print them shows it as a fall with time"
     if "all-positions-lower" in predicted and NEAR_FLOOR in at_floor:
         return (NEAR_FLOOR,), "it usually costs less than what was seen, which is its severe form if nothing else is wrong"
     return (), ""
@@ -166,18 +169,29 @@ def _conclusion(explaining: Sequence[Diagnosis], signs: Sequence[Diagnosis], lef
         else:
             told = dict.fromkeys(f"{one.code} explains {', '.join(one.explains)}" for one in explaining)
             yield f"No single cause explains everything: {'; '.join(list(told)[:4])}."
-    for kind in dict.fromkeys(_shown(sign) for sign in left):
-        if len(SUSPECTS.get(kind, ())) == 1:
+    kinds = [kind for kind in dict.fromkeys(_shown(sign) for sign in left) if kind in SUSPECTS]
+    for kind in kinds:
+        if len(SUSPECTS[kind]) == 1:
             yield f"Only this is known to give that ({SIGNS[kind]}): {SUSPECTS[kind][0].name}."
-        elif kind in SUSPECTS:
-            yield f"No cause was found here for this: {SIGNS[kind]}."
+    if open_kinds := [SIGNS[kind] for kind in kinds if len(SUSPECTS[kind]) > 1]:
+        yield f"No cause was found here for this: {'; '.join(open_kinds)}."
 
 
-def _ruled_out(left: Sequence[Diagnosis], unchecked: Collection[str], found: Sequence[Diagnosis]) -> Iterator[str]:
+def _suspects(kind: Sign, evidence: Evidence) -> Sequence[Suspect]:
+    """On one engine and release a folder is read alike, so what it holds cannot be why two servers differ."""
+    suspects = SUSPECTS.get(kind, ())
+    if kind == "engines-differ" and len({(one.engine, one.version) for one in evidence.observed}) == 1:
+        return tuple(one for one in suspects if not one.codes)
+    return suspects
+
+
+def _ruled_out(
+    left: Sequence[Diagnosis], evidence: Evidence, unchecked: Collection[str], found: Sequence[Diagnosis]
+) -> Iterator[str]:
     """What files and flags say about the suspects of signs that nothing explains."""
     named = {one.code for one in found}
     for kind in dict.fromkeys(_shown(sign) for sign in left):
-        suspects = SUSPECTS.get(kind, ())
+        suspects = _suspects(kind, evidence)
         if len(suspects) < 2:
             continue
         looked = [one for one in suspects if one.codes and not set(one.codes) & set(unchecked)]
@@ -196,7 +210,7 @@ def _names(suspects: Sequence[Suspect]) -> str:
 def _missing(left: Sequence[Diagnosis], evidence: Evidence, unchecked: Collection[str]) -> Iterator[OpenQuestion]:
     """Signs whose suspects could be looked for in inputs that were not given."""
     for kind in dict.fromkeys(_shown(sign) for sign in left):
-        blind = [one for one in SUSPECTS.get(kind, ()) if one.codes and set(one.codes) <= set(unchecked)]
+        blind = [one for one in _suspects(kind, evidence) if one.codes and set(one.codes) <= set(unchecked)]
         needs: list[Need] = [need for need in ("draft", "target", "launch", "engine") if not evidence.has(need)]
         if "launch" in needs and "engine" in needs:
             needs.remove("engine")

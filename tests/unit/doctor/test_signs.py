@@ -166,6 +166,7 @@ ELSEWHERE = {
     "all-positions-lower": "test_weighing.py",
     "backend-lowers-acceptance": "test_weighing.py",
     "served-below-training": "test_weighing.py",
+    "setting-lowers-acceptance": "test_weighing.py",
     "training-acceptance-low": "test_weighing.py",
     "speculation-slower": "test_signs_of_runs.py",
     "experts-woken": "test_signs_of_runs.py",

@@ -224,6 +224,33 @@ def test_backends_that_agree_are_not_accused(doctor: Doctor) -> None:
     assert codes(doctor(of_backend("flashinfer", 2.49, 2.52), of_backend("triton", 2.51, 2.5))) == []
 
 
+BEFORE_AND_AFTER = (
+    "[2026-03-01 0{hour}:00:00] server_args=ServerArgs(model_path='target', speculative_algorithm='{method}', {more}"
+    "speculative_num_steps=3, speculative_eagle_topk=1, speculative_num_draft_tokens=4)\n"
+)
+
+
+@pytest.mark.parametrize("as_files", [True, False])
+def test_the_setting_that_was_changed_is_named(as_files: bool, doctor: Doctor) -> None:
+    before = BEFORE_AND_AFTER.format(hour=0, method="EAGLE", more="") + sgl_lines(1.0)
+    after = BEFORE_AND_AFTER.format(hour=1, method="EAGLE3", more="") + sgl_lines(2.8, start_s=3700)
+    result = doctor(before, after) if as_files else doctor(before + after)
+    first = result.findings[0]
+    assert (first.code, first.severity, first.confidence) == ("setting-lowers-acceptance", "error", "high")
+    assert "speculative_algorithm: EAGLE / EAGLE3" in first.title
+    assert set(first.explains) == {"accept-length-at-floor", "accept-lengths-differ"}
+
+
+def test_a_quantized_drafter_is_named_by_its_setting(doctor: Doctor) -> None:
+    plain = BEFORE_AND_AFTER.format(hour=0, method="EAGLE3", more="") + sgl_lines(2.8, lines=80)
+    quoted = "speculative_draft_model_quantization='fp8', "
+    other = BEFORE_AND_AFTER.format(hour=0, method="EAGLE3", more="speculative_draft_model_quantization='unquant', ")
+    quantized = BEFORE_AND_AFTER.format(hour=0, method="EAGLE3", more=quoted) + sgl_lines(2.3, lines=80)
+    assert codes(doctor(other + sgl_lines(2.8, lines=80), quantized))[0] == "setting-lowers-acceptance"
+    # where one banner does not say, the other's setting may be the same
+    assert "setting-lowers-acceptance" not in codes(doctor(plain, quantized))
+
+
 # --- figures of training (NeMo Automodel) -----------------------------------------------------------------------------------------
 
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
+from breakeven.doctor.reported import lower_of
 from breakeven.doctor.signs import both
 from breakeven.doctor.told import Fault, Told
-from breakeven.readers.reading import Comparison, Difference
 
 CODE = "accept-lengths-differ"
 BACKEND = "attention_backend"
@@ -35,7 +35,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
         backends = [text for text in comparison.settings if BACKEND in text.partition(":")[0]]
         if differ is None or not backends:
             continue
-        lower = _lower(comparison)
+        lower = lower_of(comparison)
         if lower is None:
             continue
         alone = len(backends) == len(comparison.settings)
@@ -53,16 +53,3 @@ def check(evidence: Evidence) -> Iterator[Told]:
             symptoms=both("engines-differ"),
             also=("falls-with-batch",) if also_falls else (),
         )
-
-
-def _lower(comparison: Comparison) -> str | None:
-    effects = [one for one in comparison.differences if one.judgement == "effect" and one.accept_lengths is not None]
-    signs = {_gap(one) > 0 for one in effects}
-    if len(signs) != 1:
-        return None
-    return comparison.first if signs == {True} else comparison.second
-
-
-def _gap(one: Difference) -> float:
-    assert one.accept_lengths is not None
-    return one.accept_lengths[1] - one.accept_lengths[0]
