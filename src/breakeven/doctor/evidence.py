@@ -43,6 +43,7 @@ NEEDS: dict[Need, str] = {
 }
 
 
+_FORCING = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
 _COLLAPSES = ("accept-length-collapses", "accept-length-falls-after-cache-reuse")
 
 
@@ -97,7 +98,22 @@ class Evidence:
     @cached_property
     def observed(self) -> tuple[Observation, ...]:
         """Every server that was seen to draft with a model, from logs, metrics and the run; acceptance forced to order left out."""
-        return tuple(observations(self.readings, self.run))
+        seen = observations(self.readings, self.run)
+        # the run names its own forced arms, the launch speaks of the logs
+        return tuple(one for one in seen if one.least is not None or not self.forced_by)
+
+    @cached_property
+    def forced_by(self) -> tuple[str, ...]:
+        """What makes the served engine accept to order."""
+        found = []
+        if self.launch is not None:
+            if self.launch.spec("rejection_sample_method").value == "synthetic":
+                found.append(str(self.launch.spec("rejection_sample_method")))
+            found += [f"{name}={self.launch.env[name]}" for name in _FORCING if self.launch.env.get(name)]
+        if self.readings is not None:
+            forced = (one.source for one in self.readings.readings if one.settings.get("rejection_sample_method") == "synthetic")
+            found += [f"{source}: rejection_sample_method is synthetic" for source in forced]
+        return tuple(found)
 
     @cached_property
     def has_collapse(self) -> bool:

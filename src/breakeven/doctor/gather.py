@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from breakeven.checkpoints.folder import open_folder
 from breakeven.checkpoints.resolve import resolve_model
@@ -21,6 +21,9 @@ from breakeven.errors import CheckpointError, UsageError
 from breakeven.readers.files import Told, read_files
 from breakeven.readers.reading import ReadResult
 from breakeven.versions import Version
+
+if TYPE_CHECKING:
+    from breakeven.experiment.summary import RunSummary
 
 __all__ = ["Inputs", "gather"]
 
@@ -76,10 +79,12 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
         raise UsageError("nothing to examine; give at least one of --draft, --launch, --plan, --log, --metrics, --run")
     if inputs.launch is not None and inputs.plan is not None:
         raise UsageError("--launch and --plan both say how the server is started; give one of them")
-    served = _from_plan(inputs.plan, inputs.arm) if inputs.plan is not None else _Served()
+    run = _run(inputs.run)
+    served = _from_plan(inputs.plan, inputs.arm) if inputs.plan is not None else _from_run(run, inputs.arm)
     launch = parse_launch(inputs.launch) if inputs.launch is not None else served.launch
     engine = _engine(inputs, launch, served)
-    version, source = _version(inputs.engine_version or served.version, "given")
+    given = "given" if inputs.engine_version else "from the plan or run"
+    version, source = _version(inputs.engine_version or served.version, given)
     if version is None and launch is not None and launch.version is not None:
         version, source = _version(launch.version, "from the image's tag", strict=False)
     readings, training = _logs(inputs, version, launch)
@@ -107,7 +112,7 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
         baseline=served.baseline,
         readings=readings,
         log_facts=facts,
-        run=_run(inputs.run),
+        run=run,
         training=training,
         answers=read_answers(inputs.answers, encode) if inputs.answers is not None else None,
         gpu_memory_bytes=round(inputs.gpu_memory_gib * GIB) if inputs.gpu_memory_gib is not None else None,
@@ -159,8 +164,34 @@ def _from_plan(path: Path, name: str | None) -> _Served:
         name = speculating[0]
     if name is None or name not in arms:
         raise UsageError(f"--arm {name or 'is missing'}: expected one of the plan's arms: {', '.join(arms)}")
-    arm = arms[name]
-    baseline = next((one for one in arms.values() if one.speculation is None and one.engine == arm.engine), None)
+    return _served(arms[name], arms.values())
+
+
+def _from_run(run: RunSummary | None, name: str | None) -> _Served:
+    """The arm of a run that drafts with a head, where there is one or it is named; folders that are gone are left out."""
+    if run is None:
+        return _Served()
+    arms = {arm.name: arm for arm in run.record.arms}
+    if name is not None and name not in arms:
+        raise UsageError(f"--arm {name}: expected one of the run's arms: {', '.join(arms)}")
+    drafting = [arm for arm in arms.values() if arm.speculation is not None and arm.speculation.drafter and not arm.forced]
+    if name is None and len(drafting) != 1:
+        return _Served()
+    arm = arms[name] if name is not None else drafting[0]
+    found = _served(arm, arms.values())
+    stated = run.record.facts.get(arm.name, {}).get("version")
+    version, _ = _version(str(stated), "", strict=False) if stated is not None else (None, "")
+    return replace(
+        found,
+        draft=_named_here(found.draft),
+        target=_named_here(found.target),
+        version=str(version) if version is not None else found.version,
+    )
+
+
+def _served(arm: Arm, arms: Iterable[Arm]) -> _Served:
+    """The baseline is the plain arm of the same engine."""
+    baseline = next((one for one in arms if one.speculation is None and one.engine == arm.engine), None)
     drafter = arm.speculation.drafter if arm.speculation is not None else None
     return _Served(
         draft=str(drafter) if drafter is not None else None,
@@ -227,7 +258,7 @@ def _lines(path: Path) -> Iterator[str]:
             return
 
 
-def _run(path: Path | None) -> Any:
+def _run(path: Path | None) -> RunSummary | None:
     if path is None:
         return None
     from breakeven.experiment.store import read_run

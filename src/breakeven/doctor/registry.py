@@ -50,6 +50,7 @@ from breakeven.doctor.rules.cost import (
     target_saturated,
 )
 from breakeven.doctor.rules.counters import (
+    acceptance_forced,
     counters_contradict,
     impossible_baseline,
     output_degenerate,
@@ -268,6 +269,7 @@ RULES: tuple[Rule, ...] = (
     _rule(collectives_unmeasured, "measured"),
     _rule(admission_capped, "readings"),
     _rule(queue_saturated, "readings"),
+    _rule(acceptance_forced, "measured"),
     _rule(impossible_baseline, "measured"),
     _rule(counters_contradict, "readings"),
     _rule(rate_ambiguous, "readings"),

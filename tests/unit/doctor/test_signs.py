@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.unit.doctor.broken import SGLANG
 from tests.unit.readers.conftest import counters, prefill, sgl, vllm, vllm_load
 
 from breakeven.doctor.examine import examine
@@ -162,6 +163,7 @@ def test_a_sign_alone_leads_to_one_check_and_names_no_cause(code: str, text: str
 
 # Rules that are seen in runs, pairs of logs or folders, with the tests that show them.
 ELSEWHERE = {
+    "acceptance-forced": "test_signs.py",
     "accept-lengths-differ": "test_weighing.py",
     "all-positions-lower": "test_weighing.py",
     "backend-lowers-acceptance": "test_weighing.py",
@@ -210,3 +212,18 @@ def test_counters_of_metrics_show_signs_too(doctor: Doctor) -> None:
     assert codes(doctor(metrics=healthy)) == []
     odd = [counters(1000 * n, 3000 * n, 1500 * n, (800 * n, 450 * n, 900 * n)) for n in (1, 3)]
     assert codes(doctor(metrics=odd))[0] == "counters-contradict"
+
+
+FORCED = {
+    "vllm": """vllm serve x --speculative-config '{"method": "eagle3", "model": "d", "num_speculative_tokens": 3, """
+    """"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 1.0}'""",
+    "sglang": f"SGLANG_SIMULATE_ACC_LEN=4 {SGLANG}",
+}
+
+
+@pytest.mark.parametrize("engine", FORCED)
+def test_forced_acceptance_is_not_judged(engine: str, doctor: Doctor) -> None:
+    log = vllm_lines((0.0, 0.0, 0.0)) if engine == "vllm" else sgl_lines(4.0, spread=0.0)
+    result = doctor(log, launch=FORCED[engine])
+    assert "acceptance-forced" in codes(result)
+    assert {"accept-length-at-floor", "accept-length-at-ceiling"}.isdisjoint(codes(result))

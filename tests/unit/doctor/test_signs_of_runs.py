@@ -17,6 +17,7 @@ from breakeven.doctor.examine import examine
 from breakeven.doctor.gather import Inputs, gather
 from breakeven.doctor.registry import RULES
 from breakeven.doctor.result import DoctorResult
+from breakeven.errors import UsageError
 from breakeven.experiment.summary import RunSummary
 from breakeven.loadgen.samples import Void
 
@@ -196,3 +197,24 @@ def test_a_drafter_that_is_large_for_its_target(drafter: int, large: bool) -> No
     assert bool(told) == large
     if told:
         assert "20 %" in told[0].title  # type: ignore[union-attr]
+
+
+# --- a run brings its folders and its launch ------------------------------------------------------------------------------------
+
+
+def test_a_run_says_which_folder_was_served_and_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head, target = portable(), make_target()
+    del head.tensors["d2t"], head.tensors["t2d"]
+    served = replace(arm((0.0, 0.0, 0.0)), engine="vllm", engine_version="0.33.0", target=target.write(tmp_path))
+    served = replace(served, speculation=replace(served.speculation, drafter=head.write(tmp_path)))
+    plain = replace(PLAIN, engine="vllm", engine_version="0.33.0", target=served.target)
+    record = simulated_run([plain, served])
+    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: record)
+    result = examine(gather(Inputs(run=tmp_path)))
+    first = result.findings[0]
+    assert (first.code, first.explains) == ("vocabulary-map-absent", ("accept-length-at-floor",))
+    with pytest.raises(UsageError, match="expected one of the run's arms: plain, eagle"):
+        gather(Inputs(run=tmp_path, arm="other"))
+    gone = replace(served, speculation=replace(served.speculation, drafter=tmp_path / "gone"))
+    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: replace(record, arms=[plain, gone]))
+    assert loud(examine(gather(Inputs(run=tmp_path)))) == ["accept-length-at-floor"]

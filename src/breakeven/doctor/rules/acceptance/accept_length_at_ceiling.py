@@ -25,6 +25,8 @@ REFUTES = ("A very good drafter: the best published heads lose a part of their d
 
 def check(evidence: Evidence) -> Iterator[Told]:
     for source, finding in reported(evidence, "accept-length-at-ceiling"):
+        if evidence.forced_by:
+            break
         yield seen(source, finding, "ceiling", refutes=REFUTES)
     for one in evidence.observed:
         # of a run: logs and dumps have been judged by their readers
