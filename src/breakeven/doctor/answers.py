@@ -10,6 +10,7 @@ from typing import Any
 
 from breakeven.doctor.evidence import Answers
 from breakeven.errors import UsageError
+from breakeven.loadgen.degenerate import degenerate_reason
 
 __all__ = ["Encode", "read_answers"]
 
@@ -29,7 +30,9 @@ def read_answers(path: Path, encode: Encode | None) -> Answers:
         UsageError: the file cannot be read, holds no answers, or holds text and there is no tokenizer to count its tokens.
     """
     counts: Counter[int] = Counter()
-    num_lines = 0
+    num_lines = num_texts = num_prompts = 0
+    odd_answers: list[str] = []
+    odd_prompts: list[str] = []
     try:
         with path.open("rb") as file:
             while (line := file.readline(MAX_LINE_BYTES + 1)) and counts.total() < MAX_TOKENS:
@@ -37,21 +40,43 @@ def read_answers(path: Path, encode: Encode | None) -> Answers:
                 if len(line) > MAX_LINE_BYTES:
                     raise UsageError(f"{path}:{num_lines}: longer than {MAX_LINE_BYTES} bytes; expected one answer a line (JSON)")
                 if line.strip():
-                    counts.update(_ids(line, f"{path}:{num_lines}", encode))
+                    where = f"{path}:{num_lines}"
+                    value = _parsed(line, where)
+                    answers, prompts = list(_texts(value)), list(_prompts(value))
+                    num_texts, num_prompts = num_texts + len(answers), num_prompts + len(prompts)
+                    odd_answers += _odd(answers, num_lines)
+                    odd_prompts += _odd(prompts, num_lines)
+                    counts.update(_ids(value, where, encode))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); expected answers as JSON lines") from error
     if not counts:
         raise UsageError(
             f"{path}: no answers in {num_lines} lines; expected JSON lines with {', '.join(ID_KEYS + TEXT_KEYS)} or messages"
         )
-    return Answers(source=path.name, counts=dict(counts), num_tokens=counts.total())
+    return Answers(
+        source=path.name,
+        counts=dict(counts),
+        num_tokens=counts.total(),
+        num_texts=num_texts,
+        num_prompts=num_prompts,
+        looping_answers=tuple(odd_answers),
+        looping_prompts=tuple(odd_prompts),
+    )
 
 
-def _ids(line: bytes, where: str, encode: Encode | None) -> Iterator[int]:
+def _parsed(line: bytes, where: str) -> Any:
     try:
-        value = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not valid JSON; expected one answer a line") from error
+
+
+def _odd(texts: Sequence[str], line: int) -> Iterator[str]:
+    reasons = (degenerate_reason(text) for text in texts)
+    yield from (f"line {line}: {reason}" for reason in reasons if reason is not None)
+
+
+def _ids(value: Any, where: str, encode: Encode | None) -> Iterator[int]:
     if isinstance(value, dict):
         for key in ID_KEYS:
             if isinstance(value.get(key), list):
@@ -68,6 +93,20 @@ def _marked(value: dict[str, Any], ids: list[Any]) -> Iterator[int]:
     mask = value.get("loss_mask")
     keep = mask if isinstance(mask, list) and len(mask) == len(ids) else [True] * len(ids)
     yield from (one for one, kept in zip(ids, keep, strict=True) if kept and type(one) is int and 0 <= one < 1 << 31)
+
+
+def _prompts(value: Any) -> Iterator[str]:
+    """What the user wrote, where the file holds it."""
+    if not isinstance(value, dict):
+        return
+    turns: list[Any] = next((value[key] for key in _MESSAGE_KEYS if isinstance(value.get(key), list)), [])
+    for turn in turns:
+        if isinstance(turn, dict) and turn.get("role", turn.get("from")) in ("user", "human"):
+            text = turn.get("content", turn.get("value"))
+            if isinstance(text, str):
+                yield text
+    if isinstance(value.get("prompt"), str):
+        yield value["prompt"]
 
 
 def _texts(value: Any) -> Iterator[str]:

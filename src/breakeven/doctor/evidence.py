@@ -25,7 +25,7 @@ __all__ = ["NEEDS", "Answers", "Evidence", "Need"]
 
 Need = Literal[
     "draft", "target", "parent", "engine", "launch", "baseline", "readings", "run", "measured", "measured", "answers", "gpu-memory",
-    "training-log",
+    "training-log", "run or answers",
 ]  # fmt: skip
 NEEDS: dict[Need, str] = {
     "draft": "--draft DIR",
@@ -38,6 +38,7 @@ NEEDS: dict[Need, str] = {
     "run": "--run RUN",
     "measured": "--log FILE, --metrics FILE or --run RUN",
     "answers": "--answers FILE of the served target (JSON lines), with --target for its tokenizer",
+    "run or answers": "--run RUN, or --answers FILE",
     "gpu-memory": "--gpu-memory GIB of one device",
     "training-log": "--log FILE of the training",
 }
@@ -49,11 +50,17 @@ _COLLAPSES = ("accept-length-collapses", "accept-length-falls-after-cache-reuse"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """How often each token stands in the user's answers: token id -> count."""
+    """How often each token stands in the user's answers: token id -> count.
+
+    looping_answers, looping_prompts: why some are no text, of `num_texts` answers and `num_prompts` prompts that are text."""
 
     source: str
     counts: Mapping[int, int]
     num_tokens: int
+    num_texts: int = 0
+    num_prompts: int = 0
+    looping_answers: tuple[str, ...] = ()
+    looping_prompts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +98,7 @@ class Evidence:
             "run": self.run is not None,
             "measured": self.readings is not None or self.run is not None,
             "answers": self.answers is not None,
+            "run or answers": self.run is not None or self.answers is not None,
             "gpu-memory": self.gpu_memory_bytes is not None,
             "training-log": bool(self.training),
         }[need]

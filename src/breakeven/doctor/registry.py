@@ -274,5 +274,5 @@ RULES: tuple[Rule, ...] = (
     _rule(counters_contradict, "readings"),
     _rule(rate_ambiguous, "readings"),
     _rule(steps_without_drafts, "readings"),
-    _rule(output_degenerate, "run"),
+    _rule(output_degenerate, "run or answers"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -171,6 +172,24 @@ def test_degenerate_answers_are_told() -> None:
     trials = [replace(trial, voids=(void,)) if trial.arm == "eagle" and trial.block == 0 else trial for trial in record.trials]
     result = examine(Evidence(engine="vllm", run=RunSummary(replace(record, trials=trials))))
     assert loud(result) == ["output-degenerate"]
+
+
+LOOP = "I am sorry but I cannot help with that. " * 40
+TEXT = "Rain falls where warm air rises over the hills, and the river carries it back to the sea within a week or two."
+
+
+@pytest.mark.parametrize(
+    ("answer", "prompt", "number"), [(LOOP, TEXT, 10), (TEXT, LOOP, 10), ("!" * 300, TEXT, 5), (TEXT, TEXT, 0), (LOOP, TEXT, 2)]
+)
+def test_answers_and_prompts_that_are_no_text(answer: str, prompt: str, number: int, tmp_path: Path) -> None:
+    lines = [
+        {"messages": [{"role": "user", "content": p}, {"role": "assistant", "content": a}]}
+        for p, a in [(prompt, answer)] * number + [(TEXT, TEXT)] * (10 - number)
+    ]
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evidence = gather(Inputs(answers=file), lambda text: list(text.encode()))
+    assert loud(examine(evidence)) == (["output-degenerate"] if number > 2 else [])
 
 
 class Sized:
