@@ -102,7 +102,7 @@ def _served(plan: TrainPlan, chosen: GatesPlan, base: Path, say: Callable[[str],
     out = base / plan.out
     arm = Arm(
         name="gate",
-        engine="vllm",
+        engine=chosen.served_engine,
         target=resolve_model(plan.target, base),
         executable=(base / chosen.served_by),
         # only in float32 must an engine's counts equal those made here

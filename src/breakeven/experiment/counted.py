@@ -1,6 +1,7 @@
 """Prompts as token ids, one at a time, to a server that is launched for them: the tokens it answers and what it counts of drafts.
 
-One request at a time, so that the counters between two scrapes belong to one prompt.
+SGLang counts drafts request by request and says so with each native answer. vLLM counts them in its metrics: one request at a time,
+so that what is counted between two scrapes belongs to one prompt.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
+from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Counters
 from breakeven.engines.ledger import LaunchLedger
 from breakeven.engines.ports import choose_port
 from breakeven.engines.process import ServerProcess
 from breakeven.engines.registry import get_engine
+from breakeven.engines.sglang.meta_info import meta_info_acceptance
 from breakeven.errors import EngineError
 
 __all__ = ["CountedAnswer", "count_answers"]
@@ -99,6 +103,27 @@ class _Asked:
         self._max_tokens, self._stop_ids = max_tokens, stop_ids
 
     async def answer(self, prompt: Sequence[int]) -> CountedAnswer:
+        return await (self._native(prompt) if self._arm.engine == "sglang" else self._between_scrapes(prompt))
+
+    async def _native(self, prompt: Sequence[int]) -> CountedAnswer:
+        sampling = {"temperature": 0.0, "max_new_tokens": self._max_tokens, "stop_token_ids": self._stop_ids}
+        answer = await self._post("/generate", {"input_ids": list(prompt), "sampling_params": sampling})
+        try:
+            token_ids = tuple(int(token) for token in answer["output_ids"])
+            counts = meta_info_acceptance([answer["meta_info"]])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise EngineError(
+                f"sglang: no token ids or counts in its answer ({type(error).__name__}: {str(error)[:200]!a}); expected output_ids "
+                "and meta_info, which SGLang's /generate gives"
+            ) from error
+        if counts is None:
+            # the first token comes from the prompt's pass, so an answer of one token takes no round
+            counts = Acceptance(num_steps=0, num_rounds=0, num_drafted=0, num_accepted=0)
+            if len(token_ids) > 1:
+                raise EngineError("sglang: its meta_info counts no rounds; expected a server that speculates")
+        return self._counted(token_ids, counts)
+
+    async def _between_scrapes(self, prompt: Sequence[int]) -> CountedAnswer:
         before = await self._counters()
         request = {
             "model": self._arm.served_name or str(self._arm.target),
@@ -108,14 +133,10 @@ class _Asked:
             "stop_token_ids": self._stop_ids,
             "return_token_ids": True,
         }
+        answer = await self._post("/v1/completions", request)
         try:
-            async with self._session.post("/v1/completions", json=request) as response:
-                text = await response.text()
-                if response.status != 200:
-                    raise EngineError(f"{self._arm.engine}: HTTP {response.status} to a prompt of token ids: {text[:300]!a}")
-                choice = (await response.json())["choices"][0]
-                token_ids = tuple(int(token) for token in choice["token_ids"])
-        except (aiohttp.ClientError, TimeoutError, LookupError, TypeError, ValueError) as error:
+            token_ids = tuple(int(token) for token in answer["choices"][0]["token_ids"])
+        except (LookupError, TypeError, ValueError) as error:
             raise EngineError(
                 f"{self._arm.engine}: no token ids in its answer ({type(error).__name__}: {str(error)[:200]!a}); expected "
                 "choices[0].token_ids, which vLLM gives from 0.10.2 on"
@@ -123,12 +144,29 @@ class _Asked:
         after = await self._settled(before, len(token_ids))
         assert before.acceptance is not None
         assert after.acceptance is not None
-        counts = after.acceptance.since(before.acceptance)
+        return self._counted(token_ids, after.acceptance.since(before.acceptance))
+
+    async def _post(self, path: str, request: dict[str, object]) -> Any:
+        try:
+            async with self._session.post(path, json=request) as response:
+                text = await response.text()
+                if response.status != 200:
+                    raise EngineError(f"{self._arm.engine}: HTTP {response.status} to a prompt of token ids: {text[:300]!a}")
+                return await response.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise EngineError(
+                f"{self._arm.engine}: {path} gave no answer ({type(error).__name__}: {str(error)[:200]!a})"
+            ) from error
+
+    def _counted(self, token_ids: tuple[int, ...], counts: Acceptance) -> CountedAnswer:
+        num_drafts = self._arm.speculation.num_draft_tokens if self._arm.speculation is not None else 0
+        positions = counts.accepted_per_position
         return CountedAnswer(
             token_ids=token_ids,
             num_rounds=counts.num_rounds,
             num_accepted=counts.num_accepted,
-            accepted_per_position=counts.accepted_per_position,
+            # engines leave out positions that nothing reached
+            accepted_per_position=(*positions, *(0,) * (num_drafts - len(positions))),
         )
 
     async def _settled(self, before: Counters, num_tokens: int) -> Counters:

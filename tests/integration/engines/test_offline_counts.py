@@ -1,4 +1,4 @@
-"""A drafter's rounds counted offline, by the embedded engine and by the real vLLM: the same, to the last token.
+"""A drafter's rounds counted offline, by the embedded engine, the real vLLM and the real SGLang: the same, to the last token.
 
 The head is trained here, in seconds, on four answers of the real model, so that on six prompts it is right often, seldom and never.
 """
@@ -154,38 +154,59 @@ def test_the_embedded_engine_counts_the_same_with_all_prompts_at_once(trained: T
     )
 
 
-@pytest.mark.engine_vllm
-def test_the_real_vllm_counts_the_same_and_no_shared_fault_passes(
-    vllm_environment: Path, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arm = Arm(
-        name="vllm",
-        engine="vllm",
+def launched(trained: Trained, engine: str, environment: Path, *, flags: tuple[str, ...], env: dict[str, str]) -> Arm:
+    return Arm(
+        name=engine,
+        engine=engine,
         target=MODEL,
-        executable=vllm_environment,
+        executable=environment,
         speculation=Speculation(method="eagle3", num_draft_tokens=K, drafter=trained.folder),
         dtype="float32",
         context_length=512,
         max_running_requests=2,
-        extra_flags=("--enforce-eager",),
-        env={"VLLM_CPU_KVCACHE_SPACE": "1"},
+        extra_flags=flags,
+        env=env,
     )
-    counted = count_answers(
+
+
+def counted(arm: Arm, trained: Trained, folder: Path) -> list[ServedCounts]:
+    answers = count_answers(
         arm,
         [answer.prompt_ids for answer in trained.answers],
         max_tokens=MAX_TOKENS,
         stop_ids=sorted(TargetFiles.from_folder(MODEL).stop_token_ids),
-        folder=tmp_path / "served",
+        folder=folder / "served",
     )
-    served = [
+    return [
         ServedCounts(
             token_ids=each.token_ids,
             num_rounds=each.num_rounds,
             num_accepted=each.num_accepted,
             accepted_per_position=each.accepted_per_position,
         )
-        for each in counted
+        for each in answers
     ]
+
+
+@pytest.mark.engine_sglang
+def test_the_real_sglang_counts_the_same(sglang_environment: Path, trained: Trained, tmp_path: Path) -> None:
+    """The same folder, read by its other key, as layer outputs. The kernels are stand-ins, the reader is SGLang's own."""
+    stand_ins = Path(__file__).with_name("sglang_stand_ins")
+    env = {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(stand_ins), "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
+    flags = ("--device", "cpu", "--disable-overlap-schedule", "--skip-server-warmup", "--max-total-tokens", "8192")
+    flags += ("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx")
+    served = counted(launched(trained, "sglang", sglang_environment, flags=flags, env=env), trained, tmp_path)
+    result = served_gate("SGLang", trained.answers, trained.offline, served)
+    assert result.outcome == "passed", result
+    assert result.figures["accepted_served"] == sum(sum(answer.accepted) for answer in trained.offline)
+
+
+@pytest.mark.engine_vllm
+def test_the_real_vllm_counts_the_same_and_no_shared_fault_passes(
+    vllm_environment: Path, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = launched(trained, "vllm", vllm_environment, flags=("--enforce-eager",), env={"VLLM_CPU_KVCACHE_SPACE": "1"})
+    served = counted(arm, trained, tmp_path)
     result = served_gate("vLLM", trained.answers, trained.offline, served)
     assert result.outcome == "passed", result
     assert result.figures["accepted_served"] == sum(sum(answer.accepted) for answer in trained.offline)

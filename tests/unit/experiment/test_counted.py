@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from breakeven.engines.base import Arm, Counters
+from breakeven.engines.base import Arm, Counters, Speculation
 from breakeven.errors import EngineError, UsageError
 from breakeven.experiment import counted
 from breakeven.experiment.counted import count_answers
@@ -35,9 +35,9 @@ class Session:
     def __init__(self, status: int, body: object) -> None:
         self._response = Response(status, body)
 
-    def post(self, _path, json):
-        assert json["temperature"] == 0.0
-        assert json["return_token_ids"] is True
+    def post(self, path, json):
+        assert json.get("sampling_params", json)["temperature"] == 0.0
+        assert path == "/generate" or json["return_token_ids"] is True
         return self._response
 
     def get(self, _path):
@@ -75,7 +75,7 @@ async def test_a_server_that_counts_no_drafts_is_told_so(asked):
         (200, {"choices": [{"text": "x"}]}, "no token ids in its answer"),
         (200, {"choices": []}, "no token ids in its answer"),
         (200, ["choices"], "no token ids in its answer"),
-        (200, ValueError("not JSON"), "no token ids in its answer"),
+        (200, ValueError("not JSON"), "/v1/completions gave no answer"),
     ],
 )
 async def test_an_answer_without_token_ids_is_one_error(asked, status, body, message):
@@ -84,6 +84,38 @@ async def test_an_answer_without_token_ids_is_one_error(asked, status, body, mes
     none = Acceptance(num_steps=0, num_rounds=0, num_drafted=0, num_accepted=0)
     with pytest.raises(EngineError, match=message):
         await asked(status, body, acceptance=none).answer([1, 2])
+
+
+def native(body: object) -> counted._Asked:
+    speculation = Speculation(method="eagle3", num_draft_tokens=3)
+    return counted._Asked(Arm(name="arm", engine="sglang", speculation=speculation), Session(200, body), 8, [2])  # type: ignore[arg-type]
+
+
+async def test_sglang_counts_each_request_itself():
+    meta = {
+        "spec_verify_ct": 4,
+        "spec_num_correct_drafts": 3,
+        "spec_num_proposed_drafts": 12,
+        "spec_correct_drafts_histogram": [2, 1, 1],
+    }
+    answer = await native({"output_ids": [5, 6, 7, 8, 9, 5, 6, 7], "meta_info": meta}).answer([1, 2])
+    assert (answer.num_rounds, answer.num_accepted, answer.accepted_per_position) == (4, 3, (2, 1, 0))
+    alone = await native({"output_ids": [5], "meta_info": {}}).answer([1, 2])
+    assert (alone.num_rounds, alone.accepted_per_position) == (0, (0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"output_ids": [1, 2], "meta_info": {}}, "counts no rounds"),
+        ({"text": "x"}, "no token ids or counts"),
+        ({"output_ids": [1], "meta_info": None}, "no token ids or counts"),
+        ({"output_ids": [1, 2], "meta_info": {"spec_verify_ct": -1}}, "whole number"),
+    ],
+)
+async def test_an_answer_of_sglang_without_counts_is_one_error(body, message):
+    with pytest.raises(EngineError, match=message):
+        await native(body).answer([1, 2])
 
 
 def test_an_arm_that_cannot_be_launched_is_refused_before(tmp_path):

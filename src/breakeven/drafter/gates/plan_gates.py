@@ -130,7 +130,7 @@ def gates_after(parts: Parts, gates: GatesPlan, count_served: CountServed | None
         offline = draft_rounds(held_out, head.config, head.weights.to(embed.device), embed, num_drafts)
         prompts = [answer.prompt_ids for answer in held_out.answers]
         found = count_served(prompts, SERVED_TOKENS, sorted(parts.files.stop_token_ids))
-        return served_gate("the engine", held_out.answers, offline, found)
+        return served_gate({"vllm": "vLLM", "sglang": "SGLang"}[gates.served_engine], held_out.answers, offline, found)
 
     yield served
 

@@ -89,8 +89,9 @@ class GatesPlan(_Section):
     pilot_samples: int = Field(default=1000, ge=0, description="Samples of the pilot; 0 for none")
     pilot_steps: int | None = Field(default=None, ge=4, description="Steps of the pilot (default: its samples seen twice)")
     served_by: str | None = Field(
-        default=None, description="Environment of a vLLM that must count what was counted offline; relative to this file"
+        default=None, description="Environment of an engine that must count what was counted offline; relative to this file"
     )
+    served_engine: Literal["vllm", "sglang"] = Field(default="vllm", description="Which engine that is")
     served_prompts: int = Field(default=8, ge=1, description="Held-out prompts that it is asked")
     served_env: dict[str, str] = Field(default={}, description="Variables of its environment")
     served_flags: Words = Field(default=(), description="Further flags of its command")
