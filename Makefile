@@ -41,11 +41,12 @@ types: $(VENV)/.dev-ready
 	$(bin)/mypy
 
 unit: $(VENV)/.dev-ready
-	$(bin)/pytest tests/unit --numprocesses auto --dist worksteal
+	$(bin)/pytest tests/unit -m "not slow" --numprocesses auto --dist worksteal
 
 integration: $(VENV)/.dev-ready engines browser
 	$(bin)/breakeven fetch smollm2-135m-instruct
 	BREAKEVEN_TEST_VLLM=$(abspath $(VLLM_VENV)) BREAKEVEN_TEST_SGLANG=$(abspath $(SGLANG_VENV)) $(bin)/pytest tests/integration tests/e2e
+	$(bin)/pytest tests/unit -m slow
 
 # vLLM's CPU build and SGLang's package are made for Linux on x86-64; elsewhere the tests that need them say that they were skipped.
 engines:

@@ -123,6 +123,7 @@ def test_a_stopped_capture_goes_on_and_ends_with_the_same_files(make_target, ran
     assert store_states(tmp_path / "stopped", planned(target, samples), samples, lambda: pytest.fail("loaded")) == 0
 
 
+@pytest.mark.slow
 def test_kill_9_while_writing_loses_one_shard_at_most(make_target, random_samples, tmp_path):
     target, samples = make_target(), random_samples(*(LENGTHS * 12))
     script, out, manifest = tmp_path / "store.py", tmp_path / "out", planned(target, samples)

@@ -19,6 +19,7 @@ from breakeven.errors import BreakevenError, PlanError, StoreError
 from . import toy
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_accuracy_rises(tmp_path):
     toy.trainer(toy.plan(tmp_path, epochs=30, log_every=10, checkpoint_every=50, evaluation={"every": 0})).run()
     lines = toy.curve(tmp_path)
@@ -93,6 +94,7 @@ def finish(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_gives_the_curve_of_one_that_was_not(tmp_path):
     overrides, log = {"epochs": 40, "checkpoint_every": 4}, tmp_path / "log"
     finish(start_program(tmp_path / "whole", log, **overrides), log)
@@ -116,6 +118,7 @@ def test_a_run_killed_at_random_moments_gives_the_curve_of_one_that_was_not(tmp_
         assert torch.equal(mine.weights[name], weight), name
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
