@@ -42,6 +42,16 @@ def test_folders_relative_absolute_and_at_home(tmp_path: Path, monkeypatch: pyte
     assert resolve_model("~/models/m", Path("/elsewhere")) == folder
 
 
+def test_a_path_that_goes_up_is_given_without_the_detour(tmp_path: Path) -> None:
+    folder, plans = tmp_path / "models" / "m", tmp_path / "elsewhere" / "plans"
+    folder.mkdir(parents=True)
+    plans.mkdir(parents=True)
+    assert str(resolve_model("../../models/m", plans)) == str(folder)
+    # up from where a link leads, as the system understands it
+    (tmp_path / "link").symlink_to(plans)
+    assert str(resolve_model("link/../../models/m", tmp_path)) == str(folder)
+
+
 def test_demo_models(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"not fetched yet, .* run: breakeven fetch smollm2-135m-instruct$"):
         resolve_model("demo:smollm2-135m-instruct", tmp_path)
