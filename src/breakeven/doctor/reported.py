@@ -60,7 +60,8 @@ def seen(where: str, finding: Finding, sign: Sign, *, refutes: tuple[str, ...] =
     """`finding` as a sign, its evidence headed by where it was seen."""
     return Seen(
         sign=sign,
-        severity=finding.severity,
+        # what may be chance is no error yet
+        severity="warning" if finding.severity == "error" and finding.confidence == "low" else finding.severity,
         confidence=finding.confidence,
         title=finding.title.removesuffix("."),
         evidence=tuple(line if where in line else f"{where}: {line}" for line in finding.evidence) or (where,),

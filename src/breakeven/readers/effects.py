@@ -18,7 +18,7 @@ import numpy as np
 from breakeven.printed.formulas import chain_alpha
 from breakeven.readers.series import Floats
 
-__all__ = ["Judgement", "Level", "judge", "level", "margin"]
+__all__ = ["MIN_BLOCKS", "Judgement", "Level", "judge", "level", "margin"]
 
 MARGIN_TOKENS = 0.05
 MARGIN_SHARE = 0.025

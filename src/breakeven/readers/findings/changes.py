@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from breakeven.findings import Finding
-from breakeven.readers.effects import Level, judge, level
+from breakeven.readers.effects import MIN_BLOCKS, Level, judge, level
 from breakeven.readers.phases import phase_edges
 from breakeven.readers.series import Floats, Places
 from breakeven.readers.study import Group, Study
@@ -55,7 +55,9 @@ def changes(one: Study) -> Iterator[Finding]:
 
 def _falls(one: Study, groups: Sequence[Group], what: str) -> Iterator[Finding]:
     """The lowest group against the one that lies furthest below it."""
-    groups = [group for group in groups if group.level.num_lines]
+    # lines of real traffic scatter more than counting does, which a few of them cannot show; a batch is chosen, contexts happen
+    least = 1 if what == "batch" else MIN_BLOCKS
+    groups = [group for group in groups if group.level.num_lines >= least]
     if len(groups) < 2:
         return
     first = groups[0].level
