@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.unit.doctor.broken import BREAKERS, SGLANG, Deployment
+from tests.unit.doctor.broken import BREAKERS, SGLANG, Breaker, Deployment
 from tests.unit.doctor.folders import LAYER_IDS
 from tests.unit.doctor.test_signs import Doctor, codes, doctor, finding, sgl_lines, vllm_lines
 from tests.unit.readers.conftest import sgl, vllm
@@ -398,3 +398,41 @@ def test_every_suspect_is_looked_for_by_rules_that_exist() -> None:
         assert sign in CHECKS, f"{sign} has suspects and no check that splits them"
         for suspect in suspects:
             assert set(suspect.codes) <= known, suspect
+
+
+# --- every fault of a folder or a flag, beside a log that shows what it gives -----------------------------------------------------
+
+LOGS = {
+    ("vllm", "floor"): vllm_lines((0.0, 0.0, 0.0)),
+    ("sglang", "floor"): sgl_lines(1.0),
+    ("vllm", "all-positions-lower"): vllm_lines((0.45, 0.25, 0.14)),
+    ("sglang", "all-positions-lower"): sgl_lines(1.84),
+    ("vllm", "steep-decay"): vllm_lines((0.7, 0.14, 0.03)),
+}
+
+
+def broken_on(breaker: Breaker, engine: str) -> Deployment:
+    it = Deployment()
+    breaker(it)
+    if it.engine is None and it.launch is None:
+        it.engine = engine
+    return it
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_log_that_shows_what_a_fault_gives_is_explained_by_it(engine: str, tmp_path: Path) -> None:
+    explained = set()
+    for number, (code, breaker) in enumerate((code, one) for code, breakers in BREAKERS.items() for one in breakers):
+        alone = broken_on(breaker, engine).examine(tmp_path / f"alone{number}")
+        told = next((one for one in alone.findings if one.code == code), None)
+        log = LOGS.get((engine, told.symptoms.get(engine, ""))) if told is not None else None
+        if told is None or log is None or told.severity == "info":
+            continue  # this engine does not mind, or shows another sign
+        folder = tmp_path / f"served{number}"
+        folder.mkdir()
+        result = with_log(broken_on(breaker, engine), folder, log, expected_length=2.7)
+        assert result.findings[0].code == code, (code, breaker.__name__, [(one.code, one.explains) for one in result.findings])
+        assert result.findings[0].explains
+        assert code in result.conclusion
+        explained.add(code)
+    assert len(explained) >= {"vllm": 6, "sglang": 15}[engine], sorted(explained)
