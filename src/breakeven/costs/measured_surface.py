@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from breakeven.costs.surface import Cost, UnknownCost
 
@@ -47,9 +47,14 @@ def half_width(cost: Cost) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSurface:
-    """`measured` maps (requests running, drafts a round) to the c measured there. No drafts cost nothing: c(B, 0) is 1."""
+    """`measured` maps (requests running, drafts a round) to the c measured there. No drafts cost nothing: c(B, 0) is 1.
+
+    idle: what a step costs with speculation loaded and not used, by batch, where that was measured. It is no c(B, 0): plain
+    decoding without a drafter stays the other choice.
+    """
 
     measured: Mapping[tuple[int, int], Cost]
+    idle: Mapping[int, Cost] = field(default_factory=dict)
     kind = "measured"
 
     @property

@@ -8,10 +8,11 @@ measured in between and speculation gets dearer with the batch; beyond the large
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from breakeven.costs.payoff import BatchChoice, Expected
+from breakeven.costs.surface import Cost
 
 __all__ = ["FixedChoice", "Schedule", "Stretch", "make_schedule"]
 
@@ -21,6 +22,7 @@ class Stretch:
     """Batches `first` to `last`, both included (None: and beyond), all with `num_drafted` drafts. `why` says it in a sentence.
 
     speedup: what is predicted at the largest measured batch of the stretch; None where nothing is drafted.
+    idle: where nothing is drafted, what carrying the drafter costs, in plain steps, at the dearest measured batch; None: unknown.
     """
 
     first: int
@@ -28,6 +30,7 @@ class Stretch:
     num_drafted: int
     why: str
     speedup: Expected | None = None
+    idle: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +54,8 @@ class Schedule:
         return max(stretch.num_drafted for stretch in self.stretches)
 
 
-def make_schedule(choices: Sequence[BatchChoice]) -> Schedule:
-    """From the predictions at every measured batch.
+def make_schedule(choices: Sequence[BatchChoice], idle: Mapping[int, Cost] | None = None) -> Schedule:
+    """From the predictions at every measured batch, and what a loaded drafter costs where it rests (`idle`, by batch).
 
     Raises:
         ValueError: there is none.
@@ -78,7 +81,16 @@ def make_schedule(choices: Sequence[BatchChoice]) -> Schedule:
         stretches.append(Stretch(first=last.first, last=None, num_drafted=0, why=last.why))
     else:
         stretches.append(Stretch(first=last_batch + 1, last=None, num_drafted=0, why=beyond))
-    return Schedule(stretches=tuple(stretches), fixed=_best_fixed(choices, stretches))
+    resting = {} if idle is None or all(stretch.num_drafted == 0 for stretch in stretches) else idle
+    stretches = [replace(stretch, idle=_dearest(stretch, resting)) for stretch in stretches]
+    return Schedule(stretches=tuple(stretches), fixed=_best_fixed(choices, stretches, resting))
+
+
+def _dearest(stretch: Stretch, idle: Mapping[int, Cost]) -> Cost | None:
+    if stretch.num_drafted:
+        return None
+    inside = [cost for batch, cost in idle.items() if stretch.first <= batch and (stretch.last is None or batch <= stretch.last)]
+    return max(inside, key=lambda cost: cost.value, default=None)
 
 
 def _taken(choice: BatchChoice, before: Expected | None) -> tuple[Expected | None, str]:
@@ -100,15 +112,15 @@ def _taken(choice: BatchChoice, before: Expected | None) -> tuple[Expected | Non
     return best, f"{best.speedup:.2f}x [{best.low:.2f}, {best.high:.2f}] at {choice.batch} running requests"
 
 
-def _best_fixed(choices: Sequence[BatchChoice], stretches: Sequence[Stretch]) -> FixedChoice:
-    """The number of drafts whose worst loss against the schedule, over the measured batches, is the smallest."""
+def _best_fixed(choices: Sequence[BatchChoice], stretches: Sequence[Stretch], idle: Mapping[int, Cost]) -> FixedChoice:
+    """The number of drafts whose worst loss against the schedule, over the measured batches, is the smallest.
+
+    A schedule that rests pays for the drafter it carries (`idle`); 0 drafts as the fixed choice is a server without one.
+    """
     everywhere = set.intersection(*({row.num_drafted for row in choice.rows} for choice in choices))
     fixed = []
     for num_drafted in sorted({0, *everywhere}):
-        losses = [
-            (1.0 - _speedup(choice, num_drafted) / _speedup(choice, _scheduled(stretches, choice.batch)), choice.batch)
-            for choice in choices
-        ]
+        losses = [(1.0 - _speedup(choice, num_drafted) / _by_schedule(choice, stretches, idle), choice.batch) for choice in choices]
         loss, batch = max(losses)
         fixed.append(FixedChoice(num_drafted=num_drafted, worst_loss=max(0.0, loss), worst_batch=batch))
     return min(fixed, key=lambda one: (one.worst_loss, one.num_drafted))
@@ -116,6 +128,13 @@ def _best_fixed(choices: Sequence[BatchChoice], stretches: Sequence[Stretch]) ->
 
 def _speedup(choice: BatchChoice, num_drafted: int) -> float:
     return next((row.speedup for row in choice.rows if row.num_drafted == num_drafted), 1.0)
+
+
+def _by_schedule(choice: BatchChoice, stretches: Sequence[Stretch], idle: Mapping[int, Cost]) -> float:
+    num_drafted = _scheduled(stretches, choice.batch)
+    if num_drafted == 0 and choice.batch in idle:
+        return 1.0 / idle[choice.batch].value
+    return _speedup(choice, num_drafted)
 
 
 def _scheduled(stretches: Sequence[Stretch], batch: int) -> int:

@@ -90,6 +90,10 @@ def _check_servable(arm: Arm, record: RunRecord) -> None:
             f"arm {arm.name}: its accept length is forced, so it emits junk whatever it is asked; it measures what rounds cost and "
             "is never served. Choose another --arm"
         )
+    if arm.idle:
+        raise UsageError(
+            f"arm {arm.name}: it carries a drafter, never drafts and only measures what that costs. Choose another --arm"
+        )
     if arm.url is not None:
         raise UsageError(
             f"arm {arm.name}: the run only attached to it at {arm.url}, so how it was started is not known here; "

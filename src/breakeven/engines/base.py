@@ -23,6 +23,9 @@ class Speculation:
 
     A chain drafts one token a step. A tree (`topk` above 1, SGLang only) takes `num_steps` steps and verifies the best
     `num_draft_tokens` of what they grew.
+
+    `schedule` chooses the number of drafts, `num_draft_tokens` at most, by how many requests run: (first, last, drafts), both ends
+    included, from 1 on. Beyond the last range its number holds on. Empty: `num_draft_tokens` always.
     """
 
     method: Literal["ngram", "eagle3"]
@@ -33,6 +36,17 @@ class Speculation:
     forced_accept_length: float | None = None
     ngram_max: int = 3
     ngram_min: int = 1
+    schedule: tuple[tuple[int, int, int], ...] = ()
+
+    def drafts_at(self, batch: int) -> int:
+        """Drafts a round while `batch` requests run."""
+        begun = [drafts for first, _, drafts in self.schedule if first <= batch]
+        return begun[-1] if begun else self.num_draft_tokens
+
+    @property
+    def is_idle(self) -> bool:
+        """Loaded, but never drafts: shows what carrying a drafter costs."""
+        return bool(self.schedule) and not any(drafts for _, _, drafts in self.schedule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +95,16 @@ class Arm:
     @property
     def forced(self) -> bool:
         return self.speculation is not None and self.speculation.forced_accept_length is not None
+
+    @property
+    def idle(self) -> bool:
+        """Speculation is loaded and never used, which measures what carrying it costs."""
+        return self.speculation is not None and self.speculation.is_idle
+
+    @property
+    def probe(self) -> bool:
+        """Measures what something costs, and is no arm to be run."""
+        return self.forced or self.idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,8 @@ def compare(run: RunSummary, arm: str, load: str, objective: Objective | None = 
     """Speed of `arm` over the baseline's by `objective` (default: the run's), and its outcome at this look."""
     record = run.record
     blocks = run.paired(arm, record.baseline, load, speed_measure(run.load(load), objective or record.objective))
-    # forced arms are there for what rounds cost: nothing is decided about them, so they stop at the first look
-    last_look = record.min_launches if run.arm(arm).forced else record.max_launches
+    # probes are there for what rounds cost: nothing is decided about them, so they stop at the first look
+    last_look = record.min_launches if run.arm(arm).probe else record.max_launches
     log_ratio = log_ratio_of(list(blocks.values()), record.min_launches, last_look)
     not_comparable = unequal_admission(run, arm, load)
     outcome = "undecided" if not_comparable else decide(log_ratio, record.threshold)

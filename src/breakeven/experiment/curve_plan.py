@@ -2,7 +2,8 @@
 
 It stands for arms that nobody should have to write out: for every number of drafts one that is forced to accept half of them, and
 one that accepts a fifth, which shows whether the price of a round depends on what is accepted. Which of them are really measured is
-decided while the run goes on (`curving.py`).
+decided while the run goes on (`curving.py`). With `idle` one more arm has speculation loaded and never drafts: what a schedule
+costs where it rests.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
-__all__ = ["CURVE_PREFIX", "CurvePlan", "curve_arm", "curve_arms"]
+__all__ = ["IDLE_ARM", "CurvePlan", "curve_arm", "curve_arms", "is_curve_arm"]
 
-CURVE_PREFIX = "curve-k"
+IDLE_ARM = "curve-idle"
+_PREFIX = "curve-k"
 _LOW = "-low"
 # shares of the drafts that are accepted: half is near what good heads reach, a fifth near what weak ones do
 _SHARE = 0.5
 _LOW_SHARE = 0.2
+# beyond every load that a plan may have
+_ANY_BATCH = 100_000
 
 Whole = Annotated[int, Field(ge=1, le=64)]
 
@@ -33,8 +37,11 @@ class CurvePlan(BaseModel):
     precision: float = Field(
         default=0.05, gt=0.0, lt=1.0, description="Half width of an interval of c, relative to c, that will do"
     )
+    idle: bool = Field(
+        default=False, description="Also measure speculation loaded with no drafts, where the engine can change their number"
+    )
     simulation: dict[Annotated[int, Strict(False)], dict[str, Any]] = Field(
-        default_factory=dict, description="Engine fake: declared truth of the arms with so many drafts"
+        default_factory=dict, description="Engine fake: declared truth of the arms with so many drafts (0: idle)"
     )
 
     @field_validator("num_draft_tokens")
@@ -53,7 +60,12 @@ class CurvePlan(BaseModel):
 
 def curve_arm(num_draft_tokens: int, *, low: bool = False) -> str:
     """The name of the arm that measures c with so many drafts."""
-    return f"{CURVE_PREFIX}{num_draft_tokens}{_LOW if low else ''}"
+    return f"{_PREFIX}{num_draft_tokens}{_LOW if low else ''}"
+
+
+def is_curve_arm(name: str) -> bool:
+    """Whether `curve` stands for the arm of this name."""
+    return name.startswith(_PREFIX) or name == IDLE_ARM
 
 
 def curve_arms(curve: CurvePlan) -> dict[str, dict[str, Any]]:
@@ -69,4 +81,11 @@ def curve_arms(curve: CurvePlan) -> dict[str, dict[str, Any]]:
             if k in curve.simulation:
                 arm["simulation"] = curve.simulation[k]
             arms[curve_arm(k, low=low)] = arm
+    if curve.idle:
+        speculation = {"method": curve.method, "num_draft_tokens": max(curve.num_draft_tokens), "schedule": [[1, _ANY_BATCH, 0]]}
+        if curve.method == "eagle3":
+            speculation["drafter"] = curve.drafter or "random"
+        arms[IDLE_ARM] = {"speculation": speculation}
+        if 0 in curve.simulation:
+            arms[IDLE_ARM]["simulation"] = curve.simulation[0]
     return arms

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from breakeven.costs.cost_ratio import CostRatio
 from breakeven.costs.measured_surface import MeasuredSurface, half_width
 from breakeven.costs.refining import first_points, middles
 from breakeven.costs.surface import Cost
 from breakeven.experiment.cost_ratios import Costs, measure_costs
-from breakeven.experiment.curve_plan import CURVE_PREFIX, CurvePlan, curve_arm
+from breakeven.experiment.curve_plan import IDLE_ARM, CurvePlan, curve_arm, is_curve_arm
 from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.summary import RunSummary
@@ -28,13 +29,22 @@ def surface_of(run: RunSummary, costs: Costs, method: str) -> MeasuredSurface:
         batch = run.load(label).concurrency
         if found != method or batch is None or not math.isfinite(cost.log.value):
             continue
-        value, low, high = math.exp(cost.log.value), cost.log.low, cost.log.high
-        measured[batch, num_drafts] = Cost(
-            value=value,
-            low=math.exp(low) if math.isfinite(low) else value * _NO_BOUND,
-            high=math.exp(high) if math.isfinite(high) else math.inf,
-        )
-    return MeasuredSurface(measured=measured)
+        measured[batch, num_drafts] = _cost(cost)
+    idle = {}
+    for (found, label), cost in costs.idle.items():
+        batch = run.load(label).concurrency
+        if found == method and batch is not None and math.isfinite(cost.log.value):
+            idle[batch] = _cost(cost)
+    return MeasuredSurface(measured=measured, idle=idle)
+
+
+def _cost(ratio: CostRatio) -> Cost:
+    value, low, high = math.exp(ratio.log.value), ratio.log.low, ratio.log.high
+    return Cost(
+        value=value,
+        low=math.exp(low) if math.isfinite(low) else value * _NO_BOUND,
+        high=math.exp(high) if math.isfinite(high) else math.inf,
+    )
 
 
 def curve_points(record: RunRecord, curve: CurvePlan) -> list[tuple[str, str]]:
@@ -56,6 +66,10 @@ def curve_points(record: RunRecord, curve: CurvePlan) -> list[tuple[str, str]]:
         wanted = {*first, *(k for k in surface.drafts(batch) if k in curve.num_draft_tokens)}
         if all(k in surface.drafts(batch) for k in first):
             wanted |= middles(surface, batch, curve.num_draft_tokens, curve.precision)
+        if curve.idle:
+            resting = surface.idle.get(batch)
+            if _goes_on(run, costs, IDLE_ARM, load.label, None if resting is None else half_width(resting), curve.precision):
+                points.append((IDLE_ARM, load.label))
         for k in sorted(wanted):
             checked = k == most and load in (loads[0], loads[-1])
             for low in (False, True) if checked or _depends_on_acceptance(costs, curve) else (False,):
@@ -70,7 +84,9 @@ def certain_points(plan: Plan) -> list[tuple[str, str]]:
     """(arm, load label) of what every block of a plan with a curve measures at first: its arms, and the curve's ends."""
     assert plan.curve is not None
     arms = {curve_arm(k) for k in first_points(plan.curve.num_draft_tokens)}
-    arms |= {name for name in plan.arm_plans if not name.startswith(CURVE_PREFIX)}
+    arms |= {name for name in plan.arm_plans if not is_curve_arm(name)}
+    if plan.curve.idle:
+        arms.add(IDLE_ARM)
     loads = [load.label for load in plan.loads()]
     check = curve_arm(max(plan.curve.num_draft_tokens), low=True)
     return [(arm, load) for arm in sorted(arms) for load in loads] + [
@@ -81,7 +97,7 @@ def certain_points(plan: Plan) -> list[tuple[str, str]]:
 def without_unmeasured(record: RunRecord) -> RunRecord:
     """`record` without the curve's arms that were never launched: they were not needed, which is no failure of theirs."""
     tried = {trial.arm for trial in record.trials} | set(record.failures)
-    return replace(record, arms=[arm for arm in record.arms if arm.name in tried or not arm.name.startswith(CURVE_PREFIX)])
+    return replace(record, arms=[arm for arm in record.arms if arm.name in tried or not is_curve_arm(arm.name)])
 
 
 def _goes_on(run: RunSummary, costs: Costs, arm: str, load: str, half_width: float | None, precision: float) -> bool:

@@ -40,6 +40,7 @@ RESERVED_FLAGS = ("--port", "--host", "--model", "--model-path", "--max-num-seqs
 
 EngineName = Literal["local", "vllm", "sglang", "fake"]
 Texts = Annotated[tuple[str, ...], Strict(False)]
+Stretch = Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)], Annotated[int, Field(ge=0)]], Strict(False)]
 
 
 class _Section(BaseModel):
@@ -103,8 +104,45 @@ class SpeculationPlan(_Section):
         default=None, ge=1, le=64, description="Drafting steps of a tree; a chain has one a drafted token"
     )
 
+    schedule: Annotated[tuple[Stretch, ...], Strict(False)] = Field(
+        default=(), max_length=64, description="Drafts by running requests: [first, last, drafts] each; the last number holds on"
+    )
+
+    @field_validator("schedule", mode="before")
+    @classmethod
+    def _triples(cls, schedule: Any) -> Any:
+        for stretch in schedule if isinstance(schedule, list) else ():
+            if not isinstance(stretch, list) or len(stretch) != 3:
+                raise ValueError(
+                    f"found {str(stretch)[:60]!a} in it; expected [first, last, drafts] for each range of running requests"
+                )
+        return schedule
+
+    @field_validator("schedule")
+    @classmethod
+    def _follows_on(cls, schedule: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
+        expected = 1
+        for first, last, _ in schedule:
+            if first != expected or last < first:
+                raise ValueError(
+                    f"found [{first}, {last}] where a range from {expected} was expected; ranges begin at 1 and follow each other, "
+                    "e.g. [[1, 8, 3], [9, 64, 0]]"
+                )
+            expected = last + 1
+        return schedule
+
     @model_validator(mode="after")
     def _possible(self) -> SpeculationPlan:
+        most = max((drafts for _, _, drafts in self.schedule), default=0)
+        if most > self.num_draft_tokens:
+            raise ValueError(
+                f"schedule asks for {most} drafts; num_draft_tokens, the most there can be, is {self.num_draft_tokens}"
+            )
+        if self.schedule and (self.forced_accept_length is not None or self.topk > 1):
+            other = "forced_accept_length" if self.forced_accept_length is not None else "topk"
+            raise ValueError(
+                f"schedule changes the number of drafts of a chain, which {other} does not go with; remove one of them"
+            )
         if self.method == "eagle3" and self.drafter is None:
             raise ValueError(
                 "method eagle3 needs a drafter: a folder, a hub id, or random for one of the right shape without training"
@@ -340,6 +378,7 @@ class Plan(ServingPlan):
                 ngram_min=drafting.ngram_min,
                 topk=drafting.topk,
                 num_steps=drafting.num_steps,
+                schedule=drafting.schedule,
             )
         engine = arm.engine or self.engine
         return Arm(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from breakeven.experiment.comparing import compare
-from breakeven.experiment.curve_plan import CURVE_PREFIX, CurvePlan
+from breakeven.experiment.curve_plan import CurvePlan, is_curve_arm
 from breakeven.experiment.curving import curve_points
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.summary import RunSummary
@@ -17,7 +17,7 @@ def still_wanted(record: RunRecord, curve: CurvePlan | None) -> list[tuple[str, 
     """(arm, load label) of everything that another block should measure: open comparisons, and points of the plan's curve."""
     if curve is None:
         return open_comparisons(record)
-    others = replace(record, arms=[arm for arm in record.arms if not arm.name.startswith(CURVE_PREFIX)])
+    others = replace(record, arms=[arm for arm in record.arms if not is_curve_arm(arm.name)])
     return open_comparisons(others) + curve_points(record, curve)
 
 
@@ -26,7 +26,7 @@ def open_comparisons(record: RunRecord) -> list[tuple[str, str]]:
 
     A comparison is open below `min_launches` blocks, and from then on while it is undecided. It is closed once its arm has had
     `max_launches` launches (voided ones too: they cost as much), when `min_launches` launches gave nothing that counts, or when the
-    two are not comparable, which launches do not mend. Forced arms measure what rounds cost and stop at `min_launches`. Servers
+    two are not comparable, which launches do not mend. Probes measure what rounds cost and stop at `min_launches`. Servers
     that are only attached to cannot be launched again, so there is nothing to add either.
     """
     run = RunSummary(record)
@@ -40,7 +40,7 @@ def open_comparisons(record: RunRecord) -> list[tuple[str, str]]:
             compared = compare(run, arm.name, load.label)
             if compared.log_ratio.num_blocks < record.min_launches:
                 needed = compared.log_ratio.num_blocks > 0 or launches < record.min_launches
-            elif arm.forced or compared.not_comparable:
+            elif arm.probe or compared.not_comparable:
                 needed = False
             else:
                 needed = compared.outcome == "undecided"

@@ -37,7 +37,12 @@ class Lookup:
     def break_even(self, arm: str, load: str) -> BreakEvenPoint | None:
         """The break-even point of the arm's own shape: same method, same number of drafts."""
         info = self.arms.get(arm)
-        return self._points.get((info.method, info.num_draft_tokens or 0, load)) if info else None
+        if info is None:
+            return None
+        if not info.schedule:
+            return self._points.get((info.method, info.num_draft_tokens or 0, load))
+        batch = next((item.concurrency for item in self.result.loads if item.label == load), None)
+        return self._points.get((info.method, info.drafts_at(batch) or -1, load)) if batch else None
 
     def break_even_of(self, shape: tuple[str, int], load: str) -> BreakEvenPoint | None:
         return self._points.get((*shape, load))
@@ -59,7 +64,7 @@ class Lookup:
     def is_probe(self, arm: str) -> bool:
         """Accepts to order, so it measures what a round costs and is no candidate to be run."""
         info = self.arms.get(arm)
-        return info is not None and info.forced_accept_length is not None
+        return info is not None and info.is_probe
 
     def cells_by_load(self) -> Iterator[tuple[str, list[Cell]]]:
         """Load points in the result's order, each with its cells, an empty one for an arm whose figure there is only predicted."""

@@ -100,13 +100,14 @@ def _break_even(lookup: Lookup) -> Plot | None:
     if not traces:
         return None
     for look, arm in _looks(result):
-        if arm.is_baseline or arm.forced_accept_length is not None:
+        if arm.is_baseline or arm.is_probe:
             continue
         found = [(cell.load, cell.acceptance) for cell in _cells(result, arm, places) if cell.acceptance]
         if not found:
             continue
         name = f"accept length, {plain(arm.name, MAX_LEGEND_NAME)}"
-        colour = colours.get((arm.method, arm.num_draft_tokens or 0), len(colours))
+        # a schedule belongs to no one curve
+        colour = len(colours) if arm.schedule else colours.get((arm.method, arm.num_draft_tokens or 0), len(colours))
         lengths = [acceptance.accept_length for _, acceptance in found]
         dotted = Look(colour=colour, symbol=look.symbol + len(colours), dash="dot", hollow=True)
         traces.append(trace(name, [places[load] for load, _ in found], lengths, dotted))
@@ -181,7 +182,7 @@ def _by_position(lookup: Lookup) -> Plot | None:
     joint, conditional, rows = [], [], []
     for look, arm in _looks(lookup.result):
         found = _first_with_positions(lookup.result, arm)
-        if found is None or arm.forced_accept_length is not None:
+        if found is None or arm.is_probe:
             continue
         load, acceptance = found
         name = plain(f"{arm.name} at {load}", MAX_LEGEND_NAME + 10)
@@ -247,7 +248,7 @@ def _load_axis(result: Result) -> tuple[dict[str, float], dict[str, Any]]:
 
 def _looks(result: Result) -> Iterator[tuple[Look, ArmInfo]]:
     for index, arm in enumerate(result.arms):
-        probe = arm.forced_accept_length is not None
+        probe = arm.is_probe
         width = 1 if probe else 3 if arm.is_baseline else 2
         yield Look(colour=index, symbol=index, width=width, hollow=probe), arm
 

@@ -49,7 +49,8 @@ def _type(details: dict[str, Any]) -> str:
     if "const" in details:
         return f"`{details['const']}`"
     if details.get("type") == "array":
-        return f"list of {_type(details.get('items', {}))}"
+        # a tuple of fixed length names the type of each place
+        return f"list of {_type(details.get('items') or next(iter(details.get('prefixItems', [{}]))))}"
     if details.get("type") == "object":
         return "table of text"
     return str(details.get("type", "any"))

@@ -58,10 +58,24 @@ class ArmInfo(_Frozen):
     method: str = Field(description="plain, ngram, eagle3, ...")
     num_draft_tokens: int | None = Field(default=None, description="Drafts a round; the root or bonus slot is not one of them")
     forced_accept_length: float | None = None
+    schedule: tuple[tuple[int, int, int], ...] = Field(
+        default=(), description="Drafts a round by running requests: first, last, drafts; the last number holds on"
+    )
     drafter: str | None = None
     max_running_requests: int | None = None
     is_baseline: bool = False
     notes: str = ""
+
+    @property
+    def is_probe(self) -> bool:
+        """Measures what rounds cost (accepts to order) or what carrying a drafter costs (never drafts); no arm to be run."""
+        never_drafts = bool(self.schedule) and not any(drafts for _, _, drafts in self.schedule)
+        return self.forced_accept_length is not None or never_drafts
+
+    def drafts_at(self, batch: int) -> int | None:
+        """Drafts a round while `batch` requests run."""
+        begun = [drafts for first, _, drafts in self.schedule if first <= batch]
+        return begun[-1] if begun else self.num_draft_tokens
 
 
 class Load(_Frozen):

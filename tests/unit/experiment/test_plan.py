@@ -151,6 +151,17 @@ def plan_with(arms: str, load: str = "[{concurrency: 1}]", top: str = "") -> str
         ("  plain:\n  x: {engine: vllm, url: 'http://h', env: {A: b}}", "env cannot reach a server that is only attached to"),
         ("  plain:\n  x: {engine: vllm, url: 'http://h', api_key_env: sk-123}", "expected the NAME of an environment variable"),
         ("  plain:\n  x: {metrics_urls: ['http://h/metrics']}", "metrics_urls goes with url"),
+        ("  plain:\n  x: {speculation: {method: ngram, schedule: [[2, 8, 3]]}}", "found [2, 8] where a range from 1 was expected"),
+        ("  plain:\n  x: {speculation: {method: ngram, schedule: [[1, 8, 3], [8, 9, 0]]}}", "found [8, 9] where a range from 9"),
+        ("  plain:\n  x: {speculation: {method: ngram, schedule: [[1, 8, 4]]}}", "schedule asks for 4 drafts; num_draft_tokens"),
+        (
+            "  plain:\n  x: {speculation: {method: ngram, schedule: [[1, 8]]}}",
+            "found '[1, 8]' in it; expected [first, last, drafts]",
+        ),
+        (
+            "  plain:\n  x: {speculation: {method: ngram, forced_accept_length: 2, schedule: [[1, 8, 1]]}}",
+            "which forced_accept_length does not go with",
+        ),
         ("  plain:\n  x: {engine: local}", "target is missing: arm 'x' needs a model folder"),
         ("  plain:\n  x: {url: 'http://h'}", "engine fake has no servers, so no url"),
         ("  plain:\n  x: {engine: vllm, url: 'http://h', simulation: {a: 1}}", "has a simulation, which only engine fake takes"),

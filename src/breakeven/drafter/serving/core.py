@@ -66,6 +66,10 @@ class _Counts:
     per_position: list[int] = field(default_factory=list)
 
 
+# (first, last, drafts) by running requests
+Schedule = Sequence[tuple[int, int, int]]
+
+
 class EngineCore:
     """Continuous batching over a bounded number of sequences, with or without speculation."""
 
@@ -79,7 +83,9 @@ class EngineCore:
         max_num_seqs: int,
         context_length: int,
         seed: int,
+        schedule: Schedule = (),
     ) -> None:
+        """`schedule` is that of `engines.base.Speculation`: drafts a round by how many requests run."""
         if forced_accept_length is not None and (drafter is None or not 1.0 <= forced_accept_length <= num_draft_tokens + 1):
             raise UsageError(
                 f"forced accept length {forced_accept_length} cannot be served with "
@@ -90,6 +96,7 @@ class EngineCore:
         self._target = target
         self._drafter = drafter
         self._k = num_draft_tokens if drafter else 0
+        self._schedule = schedule
         self._forced = forced_accept_length
         # Acceptances owed to each slot, staggered so that a round's total is even too; it outlives the sequences.
         self._forced_credit = [slot / max_num_seqs for slot in range(max_num_seqs)]
@@ -111,6 +118,7 @@ class EngineCore:
         forced_accept_length: float | None = None,
         ngram_max: int = 3,
         ngram_min: int = 1,
+        schedule: Schedule = (),
         dtype: str = "auto",
         max_num_seqs: int = 8,
         context_length: int | None = None,
@@ -175,6 +183,7 @@ class EngineCore:
             max_num_seqs=max_num_seqs,
             context_length=context,
             seed=seed,
+            schedule=schedule,
         )
 
     @property
@@ -338,8 +347,15 @@ class EngineCore:
             else None
         )
         return self._drafter.propose(
-            [sequence.tokens for sequence in sequences], [sequence.settled for sequence in sequences], states, self._k
+            [sequence.tokens for sequence in sequences],
+            [sequence.settled for sequence in sequences],
+            states,
+            self._drafts_now(len(sequences)),
         )
+
+    def _drafts_now(self, num_running: int) -> int:
+        begun = [drafts for first, _, drafts in self._schedule if first <= num_running]
+        return min(begun[-1], self._k) if begun else self._k
 
     def _forced_acceptance(self, slot: int, num_drafts: int) -> int:
         """Accept to order: a slot's mean over rounds is exact, and no two of its rounds differ by more than one (minimum variance).

@@ -90,6 +90,7 @@ def load(options: ServerOptions) -> Loaded:
         forced_accept_length=options.forced_accept_length,
         ngram_max=options.ngram_max,
         ngram_min=options.ngram_min,
+        schedule=options.draft_schedule,
         dtype=options.dtype,
         max_num_seqs=options.max_num_seqs,
         context_length=options.context_length,
@@ -100,6 +101,9 @@ def load(options: ServerOptions) -> Loaded:
     if options.method is not None:
         head = f" head {drafter}" if drafter is not None else ""
         speculation = f"{options.method}{head} with {options.num_draft_tokens} draft tokens"
+        if options.draft_schedule:
+            ranges = ", ".join(f"{drafts} at {first} to {last} requests" for first, last, drafts in options.draft_schedule)
+            speculation += f" by schedule: {ranges}"
         if options.forced_accept_length is not None:
             speculation += f", accept length forced to {options.forced_accept_length}"
     return Loaded(

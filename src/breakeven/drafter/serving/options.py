@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -33,6 +34,7 @@ class ServerOptions:
     forced_accept_length: float | None = None
     ngram_max: int = 3
     ngram_min: int = 1
+    draft_schedule: tuple[tuple[int, int, int], ...] = ()
     dtype: str = "auto"
     max_num_seqs: int = 8
     context_length: int | None = None
@@ -56,13 +58,36 @@ class ServerOptions:
             raise UsageError(f"--max-num-seqs {self.max_num_seqs}: expected 1 to {MAX_REQUESTS}")
         if self.context_length is not None and self.context_length < 2:
             raise UsageError(f"--context-length {self.context_length}: expected at least 2")
+        self._check_schedule()
         if self.draft_model is not None and self.method != "eagle3":
             raise UsageError(f"--draft-model goes with --method eagle3, found --method {self.method}")
+
+    def _check_schedule(self) -> None:
+        if self.draft_schedule and (self.method is None or self.forced_accept_length is not None):
+            raise UsageError("--draft-schedule goes with --method, and not with --forced-accept-length")
+        expected = 1
+        for first, last, drafts in self.draft_schedule:
+            if first != expected or last < first:
+                raise UsageError(
+                    f"--draft-schedule: found {first}-{last} where a range from {expected} was expected; they follow on from 1"
+                )
+            if drafts > self.num_draft_tokens:
+                raise UsageError(
+                    f"--draft-schedule: {drafts} drafts at {first}-{last}, above --num-draft-tokens {self.num_draft_tokens}"
+                )
+            expected = last + 1
 
     @property
     def model_name(self) -> str:
         """What requests call the model."""
         return self.served_model_name or self.model
+
+
+def _schedule(text: str) -> tuple[tuple[int, int, int], ...]:
+    parts = [re.fullmatch(r"(\d{1,6})-(\d{1,6}):(\d{1,4})", part) for part in text.split(",")]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"{text[:80]!a}; expected FIRST-LAST:DRAFTS, separated by commas, e.g. 1-8:3,9-64:0")
+    return tuple((int(part[1]), int(part[2]), int(part[3])) for part in parts if part is not None)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -92,6 +117,13 @@ def parse_flags(arguments: Sequence[str]) -> ServerOptions:
     add("--forced-accept-length", type=float, metavar="X", help="accept to order: mean tokens a round, bonus included")
     add("--ngram-max", type=int, default=3, metavar="N", help="longest n-gram looked up (default %(default)s)")
     add("--ngram-min", type=int, default=1, metavar="N", help="shortest n-gram looked up (default %(default)s)")
+    add(
+        "--draft-schedule",
+        type=_schedule,
+        default=(),
+        metavar="A-B:K,...",
+        help="tokens drafted a round by how many requests run, e.g. 1-8:3,9-64:0 (default: always --num-draft-tokens)",
+    )
     add("--dtype", choices=("auto", "float32", "bfloat16"), default="auto", help="arithmetic (default %(default)s: float32)")
     add("--max-num-seqs", type=int, default=8, metavar="N", help="requests run at once; the others wait (default %(default)s)")
     add(

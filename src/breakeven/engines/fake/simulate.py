@@ -7,7 +7,7 @@ then a trial that is slow altogether. The fake batch is steady: every running re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +54,15 @@ def simulate_trial(
     cap = min(arm.max_running_requests, truth.admits or arm.max_running_requests)
     joint = _joint(arm, truth)
 
-    expected_length = 1.0 + truth.drafted_share * sum(joint)
+    def drafted(running: float) -> tuple[float, ...]:
+        # a schedule looks at the batch; what it costs is declared by batch too (cost_ratio)
+        return joint if arm.speculation is None else joint[: arm.speculation.drafts_at(round(running))]
+
+    def expected_length(running: float) -> float:
+        return 1.0 + truth.drafted_share * sum(drafted(running))
+
     pace = _steady_pace(truth, load, cap, expected_length, slowness)
+    joint = drafted(pace.running)
     decoding = 1.0 - pace.prefill_s / pace.request_s(load.max_tokens)
     num_steps = max(1, round(pace.running * decoding * window_s / pace.step_s))
     acceptance = _draw_acceptance(arm, truth, joint, num_steps, rng)
@@ -116,12 +123,12 @@ def _joint(arm: Arm, truth: Truth) -> tuple[float, ...]:
     return tuple(min(1.0, max(0.0, accepted - position)) for position in range(arm.speculation.num_draft_tokens))
 
 
-def _steady_pace(truth: Truth, load: LoadPoint, cap: int, accept_length: float, slowness: float) -> _Pace:
+def _steady_pace(truth: Truth, load: LoadPoint, cap: int, accept_length: Callable[[float], float], slowness: float) -> _Pace:
     """In closed loop the batch is given; in open loop it is the one whose requests leave as fast as they come (Little's law)."""
 
     def pace(running: float) -> _Pace:
         step_s = by_batch(truth.step_s, running) * by_batch(truth.cost_ratio, running) * slowness
-        return _Pace(running=running, prefill_s=truth.prefill_s * slowness, step_s=step_s, token_s=step_s / accept_length)
+        return _Pace(running=running, prefill_s=truth.prefill_s * slowness, step_s=step_s, token_s=step_s / accept_length(running))
 
     if load.rate_per_s is None:
         return pace(float(min(load.concurrency or 1, cap)))
@@ -136,7 +143,7 @@ def _draw_acceptance(
 ) -> Acceptance | None:
     if arm.speculation is None:
         return None
-    num_rounds = round(num_steps * truth.drafted_share)
+    num_rounds = round(num_steps * truth.drafted_share) if joint else 0
     still_accepted, before, per_position = num_rounds, 1.0, []
     for probability in joint:
         still_accepted = int(rng.binomial(still_accepted, probability / before)) if before else 0
@@ -145,7 +152,7 @@ def _draw_acceptance(
     return Acceptance(
         num_steps=num_steps,
         num_rounds=num_rounds,
-        num_drafted=num_rounds * arm.speculation.num_draft_tokens,
+        num_drafted=num_rounds * len(joint),
         num_accepted=sum(per_position),
         accepted_per_position=tuple(per_position),
     )

@@ -84,6 +84,9 @@ def truth_of(arm: Arm) -> Truth:
                 f"arm {arm.name!r} forces accept length {speculation.forced_accept_length:g} with"
                 f" {speculation.num_draft_tokens} drafts; it lies between 1 and {speculation.num_draft_tokens + 1}."
             )
+    elif speculation.is_idle:
+        if truth.joint:
+            raise PlanError(f"arm {arm.name!r} never drafts, so `joint` has no meaning there; drop it.")
     elif len(truth.joint) != speculation.num_draft_tokens:
         raise PlanError(
             f"arm {arm.name!r} drafts {speculation.num_draft_tokens} tokens but declares joint acceptance at"

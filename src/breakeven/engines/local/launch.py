@@ -69,6 +69,9 @@ def _speculation_flags(arm: Arm) -> list[str]:
         if speculation.drafter is not None:
             raise UsageError(f"arm {arm.name}: a drafter with method {speculation.method}; only eagle3 has one")
         flags += ["--ngram-max", str(speculation.ngram_max), "--ngram-min", str(speculation.ngram_min)]
+    if speculation.schedule:
+        ranges = [f"{first}-{last}:{drafts}" for first, last, drafts in speculation.schedule]
+        flags += ["--draft-schedule", ",".join(ranges)]
     if speculation.forced_accept_length is not None:
         most = speculation.num_draft_tokens + 1
         if not 1.0 <= speculation.forced_accept_length <= most:

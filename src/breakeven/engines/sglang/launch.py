@@ -11,6 +11,7 @@ from breakeven.engines.installation import Installation, find_installation
 from breakeven.engines.launch_flags import ChosenFlag, checked_doubt, choose_flag
 from breakeven.engines.own_command import own_command
 from breakeven.engines.sglang import control
+from breakeven.engines.sglang.schedule_file import schedule_file
 from breakeven.engines.version_facts import first_support
 from breakeven.errors import CheckpointError, UsageError
 from breakeven.versions import Version
@@ -54,6 +55,9 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
         env["OMP_NUM_THREADS"] = str(arm.num_threads)
     if arm.speculation is not None:
         flags += _speculation_flags(arm, arm.speculation, chosen)
+        if arm.speculation.schedule:
+            flag = chosen.flag("drafts by batch size") or "--speculative-adaptive-config"
+            flags += ["--speculative-adaptive", flag, str(schedule_file(arm.speculation.schedule))]
         env |= _forcing(arm.speculation, chosen)
     program = (str(installation.python), "-m", MODULE) if installation.python is not None else (str(installation.script),)
     return LaunchCommand(
@@ -67,10 +71,20 @@ def check(arm: Arm) -> None:
     """See `Engine.check`. Reads configurations, headers and names of files: milliseconds."""
     if arm.target is None and not arm.command:
         raise UsageError(f"arm {arm.name}: no target; SGLang serves a model folder")
+    speculation = arm.speculation
+    if speculation is not None and speculation.schedule and (speculation.method != "eagle3" or speculation.topk != 1):
+        raise UsageError(
+            f"arm {arm.name}: a schedule; SGLang changes the number of drafts of EAGLE chains only (method eagle3, topk 1)"
+        )
+    if speculation is not None and speculation.schedule and arm.data_parallel > 1:
+        raise UsageError(
+            f"arm {arm.name}: a schedule with data_parallel {arm.data_parallel}: SGLang refuses it where copies share attention, "
+            "as they would not agree on a number; give the copies servers of their own, or a fixed number"
+        )
     launch_command(arm, 1)
     if arm.target is None:
         return
-    target, speculation = open_folder(arm.target), arm.speculation
+    target = open_folder(arm.target)
     if speculation is not None and speculation.method == "eagle3":
         assert speculation.drafter is not None, "the command line was built"
         check_eagle3_pair(target, open_folder(speculation.drafter))
@@ -89,6 +103,8 @@ def refusal(arm: Arm) -> str | None:
         return f"SGLang {version} accepts drafts to order only roughly and misses the mean asked for; 0.4.9 and later meet it."
     if arm.forced and method == "ngram":
         return "SGLang accepts to order with EAGLE drafters only: use method eagle3, for which drafter: random is enough."
+    if arm.speculation.schedule and choose_flag("sglang", "drafts by batch size", version).name is None:
+        return f"SGLang {version} has no number of drafts by batch size; 0.5.13 and later have (--speculative-adaptive-config)."
     if arm.target is not None:
         model_type = open_folder(arm.target).config.get("model_type")
         support = first_support("sglang", str(model_type), method)

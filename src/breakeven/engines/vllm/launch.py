@@ -55,16 +55,18 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
         flags += [str(graph.name), str(arm.max_graph_batch * tokens_per_request)]
     profiling = control.profiling(arm, installation.version)
     flags += profiling.flags
-    forced = ChosenFlag(name=None)
+    forced = scheduled = ChosenFlag(name=None)
     if arm.speculation is not None:
         if arm.forced:
             forced = choose_flag("vllm", "forced acceptance", installation.version)
-        config = _speculative_config(arm.name, arm.speculation, forced.name)
+        if arm.speculation.schedule:
+            scheduled = choose_flag("vllm", "drafts by batch size", installation.version)
+        config = _speculative_config(arm.name, arm.speculation, forced.name, scheduled.name)
         flags += ["--speculative-config", json.dumps(config, separators=(",", ":"))]
     return LaunchCommand(
         argv=(*_program(installation, str(arm.target)), *flags, *arm.extra_flags),
         env={**_environment(arm, installation), **control.environment(arm), **profiling.env, **arm.env},
-        doubt=checked_doubt("vllm", installation.version, (graph.doubt, forced.doubt, profiling.doubt)),
+        doubt=checked_doubt("vllm", installation.version, (graph.doubt, forced.doubt, scheduled.doubt, profiling.doubt)),
     )
 
 
@@ -76,6 +78,11 @@ def check(arm: Arm) -> None:
     if speculation is not None and speculation.topk != 1:
         raise UsageError(
             f"arm {arm.name}: topk is {speculation.topk}, but vLLM drafts chains; leave topk out or serve it with sglang"
+        )
+    if speculation is not None and speculation.schedule and arm.data_parallel > 1:
+        raise UsageError(
+            f"arm {arm.name}: a schedule with data_parallel {arm.data_parallel}: vLLM drops it with a warning, as its copies could "
+            "choose different numbers and wait for each other for ever; give the copies servers of their own, or a fixed number"
         )
     launch_command(arm, 1)
     if arm.target is None:
@@ -100,6 +107,10 @@ def refusal(arm: Arm) -> str | None:
                 f"{installation.package} {version} samples on the CPU, where vLLM cannot accept drafts to order: its engine "
                 "would die at the first request. Measure the forced arm on a GPU, or with the embedded engine (engine: local)."
             )
+    if arm.speculation.schedule and version is not None and choose_flag("vllm", "drafts by batch size", version).name is None:
+        return (
+            f"vLLM {version} has no number of drafts by batch size; 0.24.0 and later have (num_speculative_tokens_per_batch_size)."
+        )
     if arm.target is not None and version is not None:
         model_type = open_folder(arm.target).config.get("model_type")
         support = first_support("vllm", str(model_type), arm.speculation.method)
@@ -129,7 +140,9 @@ def _environment(arm: Arm, installation: Installation) -> dict[str, str]:
     return env
 
 
-def _speculative_config(arm_name: str, speculation: Speculation, forced_key: str | None) -> dict[str, object]:
+def _speculative_config(
+    arm_name: str, speculation: Speculation, forced_key: str | None, schedule_key: str | None
+) -> dict[str, object]:
     # without `method` vLLM guesses it from the drafter's path
     config: dict[str, object] = {"method": speculation.method, "num_speculative_tokens": speculation.num_draft_tokens}
     if speculation.method == "eagle3":
@@ -142,6 +155,9 @@ def _speculative_config(arm_name: str, speculation: Speculation, forced_key: str
         if speculation.drafter is not None:
             raise UsageError(f"arm {arm_name}: a drafter with method {speculation.method}; only eagle3 has one")
         config |= {"prompt_lookup_max": speculation.ngram_max, "prompt_lookup_min": speculation.ngram_min}
+    if speculation.schedule:
+        # as with forced acceptance, the dry run of a release without the key shows what newer ones take
+        config[schedule_key or "num_speculative_tokens_per_batch_size"] = [list(stretch) for stretch in speculation.schedule]
     if speculation.forced_accept_length is not None:
         most = speculation.num_draft_tokens + 1
         if not 1.0 <= speculation.forced_accept_length <= most:

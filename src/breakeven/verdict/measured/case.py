@@ -43,12 +43,16 @@ class Case:
 
     @property
     def candidates(self) -> list[Arm]:
-        """Arms that one could run: forced ones emit junk and only measure what rounds cost."""
-        return [arm for arm in self.record.arms if arm.name != self.record.baseline and not arm.forced]
+        """Arms that one could run: forced ones emit junk and only measure what rounds cost, as idle ones do what carrying costs."""
+        return [arm for arm in self.record.arms if arm.name != self.record.baseline and not arm.probe]
 
     @property
     def forced(self) -> list[Arm]:
         return [arm for arm in self.record.arms if arm.forced]
+
+    @property
+    def probes(self) -> list[str]:
+        return [arm.name for arm in self.record.arms if arm.probe]
 
     @property
     def replaced_kernels(self) -> list[str]:
@@ -104,6 +108,6 @@ def study(record: RunRecord) -> Case:
     predictions = {
         (arm_name, load): predict(run, costs, result)
         for (arm_name, load), result in compared.items()
-        if not run.arm(arm_name).forced and load not in impossible and not result.not_comparable
+        if not run.arm(arm_name).probe and load not in impossible and not result.not_comparable
     }
     return Case(run=run, compared=compared, lengths=lengths, costs=costs, predictions=predictions, impossible=impossible)

@@ -27,6 +27,8 @@ def arm_infos(case: Case) -> tuple[ArmInfo, ...]:
         notes = record.failures.get(arm.name, "")
         if arm.forced and not notes:
             notes = "accepts to order: measures what a round costs, its text is junk"
+        if arm.idle and not notes:
+            notes = "speculation loaded, no drafts: measures what carrying it costs"
         infos.append(
             ArmInfo(
                 name=arm.name,
@@ -35,6 +37,7 @@ def arm_infos(case: Case) -> tuple[ArmInfo, ...]:
                 method="plain" if speculation is None else speculation.method,
                 num_draft_tokens=None if speculation is None else speculation.num_draft_tokens,
                 forced_accept_length=None if speculation is None else speculation.forced_accept_length,
+                schedule=() if speculation is None else speculation.schedule,
                 drafter=None if speculation is None or speculation.drafter is None else str(speculation.drafter),
                 max_running_requests=arm.max_running_requests if arm.url is None else None,
                 is_baseline=arm.name == record.baseline,
@@ -102,7 +105,7 @@ def own_best(case: Case, table: Sequence[Cell]) -> tuple[BestOfArm, ...]:
     order = [load.label for load in case.record.loads if load.concurrency is not None]
     for arm in case.record.arms:
         mine = [cell for cell in table if cell.arm == arm.name and cell.load in order and cell.throughput is not None]
-        if arm.forced or not mine:
+        if arm.probe or not mine:
             continue
         peak = max(mine, key=lambda cell: cell.throughput.estimate if cell.throughput else 0.0)
         assert peak.throughput is not None

@@ -30,7 +30,7 @@ def _comparison(case: Case, compared: Compared) -> Comparison:
         baseline=record.baseline,
         load=compared.load,
         ratio=measured,
-        outcome=None if run.arm(compared.arm).forced else outcome,
+        outcome=None if run.arm(compared.arm).probe else outcome,
         why=_why(case, compared, outcome, measured),
         num_blocks=compared.log_ratio.num_blocks,
         launches_to_decide=_further(case, compared),
@@ -44,7 +44,7 @@ def _comparison(case: Case, compared: Compared) -> Comparison:
 
 def _by_objective(case: Case, compared: Compared) -> tuple[ByObjective, ...]:
     """None for forced arms, whose answers are junk, and none that the samples give no figure for."""
-    if case.run.arm(compared.arm).forced:
+    if case.run.arm(compared.arm).probe:
         return ()
     found = []
     for objective in case.record.objective.others():
@@ -65,12 +65,14 @@ def _by_throughput(case: Case, compared: Compared, measured: Interval) -> Interv
 
 def _further(case: Case, compared: Compared) -> int | None:
     """None for comparisons that are decided or void, and for forced arms, which are not there to be decided."""
-    if compared.outcome != "undecided" or case.is_void(compared.arm, compared.load) or case.run.arm(compared.arm).forced:
+    if compared.outcome != "undecided" or case.is_void(compared.arm, compared.load) or case.run.arm(compared.arm).probe:
         return None
     return launches_to_decide(compared.log_ratio, case.record.threshold)
 
 
 def _why(case: Case, compared: Compared, outcome: Outcome, measured: Interval) -> str:
+    if case.run.arm(compared.arm).idle:
+        return "speculation is loaded and never drafts: what carrying it costs, not an arm to run"
     if case.run.arm(compared.arm).forced:
         return "accepts to order: what a drafter of this accept length would gain here, not an arm to run"
     threshold = case.record.threshold

@@ -36,6 +36,7 @@ def conclusions(
         *_by_other_objectives(case, compared),
         *_capacity(best),
         *_break_even(case, points),
+        *_idle(case),
         *_accept_lengths(case),
         *_dead(case),
         *_predictions(case, compared),
@@ -45,11 +46,11 @@ def conclusions(
 
 def _outcomes(case: Case, cells: dict[tuple[str, str], Cell], compared: Sequence[Comparison]) -> list[Conclusion]:
     """One a load point, all arms that could be run, best first."""
-    forced = {arm.name for arm in case.forced}
+    probes = set(case.probes)
     found = []
     for load in case.loads:
         here = sorted(
-            (item for item in compared if item.load == load and item.arm not in forced), key=lambda item: -item.ratio.estimate
+            (item for item in compared if item.load == load and item.arm not in probes), key=lambda item: -item.ratio.estimate
         )
         if here:
             found.append(
@@ -138,6 +139,17 @@ def _break_even(case: Case, points: Sequence[BreakEvenPoint]) -> list[Conclusion
             gain = percent(case.record.threshold)
             text += f"; with prefill included, gaining more than {gain} takes an accept length above {listed(needed)}"
         found.append(Conclusion(text=f"{text}.", evidence=tuple(f"{point.load}: {point.basis}" for point in group)))
+    return found
+
+
+def _idle(case: Case) -> list[Conclusion]:
+    found = []
+    for method in dict.fromkeys(method for method, _ in case.costs.idle):
+        costs = [(load, cost) for (name, load), cost in case.costs.idle.items() if name == method and cost.log.usable]
+        if costs:
+            told = listed(f"{figure(interval_of_log(cost.log))} at {load}" for load, cost in costs)
+            text = f"With {method} loaded and no drafts a step costs, in plain steps, {told}: what a schedule loses where it rests."
+            found.append(Conclusion(text=text, evidence=tuple(f"{load}: {listed(cost.arms)}" for load, cost in costs)))
     return found
 
 

@@ -217,7 +217,7 @@ def _prices_without_drafter(case: Case) -> list[str]:
     measured = {
         (arm.speculation.method, arm.speculation.num_draft_tokens, load)
         for arm in case.candidates
-        if arm.speculation is not None
+        if arm.speculation is not None and not arm.speculation.schedule
         for load in case.loads
         if (arm.name, load) in case.lengths
     }
@@ -249,6 +249,7 @@ def _price_of(case: Case, method: str, num_drafts: int, load: str, chosen: str) 
         arm.name
         for arm in case.candidates
         if arm.speculation is not None
+        and not arm.speculation.schedule
         and (arm.speculation.method, arm.speculation.num_draft_tokens) == (method, num_drafts)
         and (arm.name, load) in case.lengths
     ]

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from breakeven.engines.base import Arm
 from breakeven.engines.resolved import resolved_findings
 from breakeven.experiment.admission import mean_running, mean_waiting
-from breakeven.experiment.curve_plan import CURVE_PREFIX
+from breakeven.experiment.curve_plan import is_curve_arm
 from breakeven.findings import Finding
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.wording import listed, percent, plural
@@ -88,7 +88,7 @@ def _not_measured(case: Case) -> list[Finding]:
             continue
         for load in case.loads:
             # the points of a curve are chosen: one that was never tried was not needed
-            chosen_away = arm.name.startswith(CURVE_PREFIX) and not case.run.num_tried(arm.name, load)
+            chosen_away = is_curve_arm(arm.name) and not case.run.num_tried(arm.name, load)
             if (arm.name, load) not in case.compared and not chosen_away:
                 missing[arm.name].append(load)
     return [

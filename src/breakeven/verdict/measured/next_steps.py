@@ -51,7 +51,7 @@ def _as_planned(case: Case) -> list[str]:
 
 def _more_launches(case: Case, compared: Sequence[Comparison]) -> list[str]:
     """Undecided comparisons, those that need fewest launches first; the hopeless ones apart, and called so."""
-    left_out = {*(arm.name for arm in case.forced), *dead_drafters(case)}
+    left_out = {*case.probes, *dead_drafters(case)}
     undecided = [
         item
         for item in compared

@@ -59,15 +59,17 @@ def predict(run: RunSummary, costs: Costs, compared: Compared) -> Prediction:
         return Prediction(
             why_none="in an open loop a faster server runs fewer requests at once, and the equation holds for equal ones"
         )
+    if arm.speculation.drafts_at(run.load(load).concurrency or 0) == 0:
+        return Prediction(why_none="its schedule drafts nothing at this load")
     shares = [counts.drafted_share for launch in run.acceptance_by_launch(arm.name, load) for counts in launch]
     if not shares:
         return Prediction(why_none="its server counts no accepted drafts, so the equation has nothing to start from")
     if (drafted := statistics.fmean(shares)) < FULLY_DRAFTED:
         reason = f"it drafts at only {percent(drafted)} of its steps, so no single cost ratio applies; see its decode ratio instead"
         return Prediction(why_none=reason)
-    cost = costs.for_arm(arm, load)
+    cost = costs.for_arm(arm, run.load(load))
     if cost is None or set(cost.arms) == {arm.name}:
-        drafts = plural(arm.speculation.num_draft_tokens, "draft")
+        drafts = plural(arm.speculation.drafts_at(run.load(load).concurrency or 0), "draft")
         return Prediction(why_none=f"no other arm with {drafts} a round measured what a round costs here; add a forced one")
     others = [name for name in cost.arms if name != arm.name]
     if cost.disagreeing:  # c depends on what is accepted: take it where about as much was

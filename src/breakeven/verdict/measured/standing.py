@@ -48,7 +48,9 @@ def standings(case: Case) -> tuple[Standing, ...]:
             length = case.lengths.get((arm.name, load))
             if length is None or surface is None:
                 continue
-            k = arm.speculation.num_draft_tokens
+            k = arm.speculation.drafts_at(batch)
+            if k == 0:
+                continue
             side: Side
             cost: Interval | None
             try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.costs.measured_surface import Jump, MeasuredSurface
 from breakeven.costs.payoff import payoff
-from breakeven.costs.schedule import Schedule, make_schedule
+from breakeven.costs.schedule import Schedule, Stretch, make_schedule
+from breakeven.costs.surface import Cost
 from breakeven.errors import UsageError
 from breakeven.experiment.cost_ratios import measure_costs
 from breakeven.experiment.curving import surface_of
@@ -69,7 +71,7 @@ def predict_from_run(
 def schedule_from(
     surface: MeasuredSurface, acceptance: AcceptanceCurve, batches: Sequence[int], drafts: Sequence[int], *, threshold: float
 ) -> Schedule:
-    return make_schedule(payoff(surface, acceptance, batches, drafts, threshold=threshold))
+    return make_schedule(payoff(surface, acceptance, batches, drafts, threshold=threshold), surface.idle)
 
 
 def jump_text(jump: Jump) -> str:
@@ -91,6 +93,21 @@ def _beyond(entry: Unpredicted) -> bool:
     return "lie beyond those measured" in entry.reason
 
 
+def _range(cost: Cost) -> Range:
+    return Range(value=cost.value, low=cost.low, high=cost.high)
+
+
+def _resting(stretch: Stretch, schedule: Schedule) -> str:
+    """What carrying the drafter costs where the schedule rests; nothing to say where speculation is not loaded at all."""
+    if stretch.num_drafted or schedule.most_drafted == 0:
+        return ""
+    if stretch.idle is None:
+        return "; what the loaded drafter costs there was not measured (curve: {idle: true})"
+    idle = stretch.idle
+    high = f"{idle.high:.2f}" if math.isfinite(idle.high) else "no bound"
+    return f"; the loaded drafter costs {idle.value:.2f} plain steps a step there [{idle.low:.2f}, {high}]"
+
+
 def _shown(schedule: Schedule) -> PredictedSchedule:
     return PredictedSchedule(
         by_batch=tuple(
@@ -101,7 +118,8 @@ def _shown(schedule: Schedule) -> PredictedSchedule:
                 speedup=None
                 if stretch.speedup is None
                 else Range(value=stretch.speedup.speedup, low=stretch.speedup.low, high=stretch.speedup.high),
-                why=stretch.why,
+                idle=None if stretch.idle is None else _range(stretch.idle),
+                why=f"{stretch.why}{_resting(stretch, schedule)}",
             )
             for stretch in schedule.stretches
         ),

@@ -129,6 +129,9 @@ class DraftsByBatch(_Frozen):
     last: int | None = Field(description="None: and beyond")
     num_draft_tokens: int = Field(description="0: plain decoding")
     speedup: Range | None = Field(default=None, description="Predicted at the largest measured batch of the stretch")
+    idle: Range | None = Field(
+        default=None, description="Where nothing is drafted: a step with the drafter loaded, in plain steps; null: not measured"
+    )
     why: str
 
 

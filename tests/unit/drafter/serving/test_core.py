@@ -79,6 +79,64 @@ def test_greedy_answers_equal_plain_decoding_alone_or_together(load, load_target
         assert core.stats.acceptance.num_accepted > 0, "nothing was accepted, so the test shows little"
 
 
+@pytest.mark.parametrize("every", [0, 3])
+@pytest.mark.parametrize("drafting", ["ngram", "eagle3"])
+@pytest.mark.parametrize("schedule", [((1, 1, 3), (2, 2, 1), (3, 9, 0)), ((1, 2, 0), (3, 4, 3)), ((1, 9, 0),)])
+def test_a_schedule_changes_speed_and_not_what_is_said(load, load_target, make_target, drafting, schedule, every):
+    core = load(drafting, overrides=SMALL, max_num_seqs=4, num_draft_tokens=3, schedule=schedule)
+    config, weights = load_target(make_target(**SMALL))
+    prompts = [tuple(token % 12 for token in prompt) for prompt in PROMPTS]
+    tokens, _ = run(core, [ask(str(index), prompt, 12 + 9 * index) for index, prompt in enumerate(prompts)], every=every)
+    for index, prompt in enumerate(prompts):
+        assert tokens[str(index)] == greedy(list(prompt), 12 + 9 * index, config, weights)
+    acceptance = core.stats.acceptance
+    assert acceptance.num_steps > 0
+    assert (acceptance.num_drafted == 0) == (schedule == ((1, 9, 0),))
+    assert acceptance.num_rounds <= acceptance.num_steps
+
+
+def test_drafts_follow_the_number_of_running_requests(load):
+    core = load("eagle3", overrides=SMALL, max_num_seqs=4, num_draft_tokens=3, schedule=((1, 1, 3), (2, 2, 1), (3, 4, 0)))
+    for index, max_tokens in enumerate((60, 30, 12)):
+        core.submit(ask(str(index), (5, 4, 7), max_tokens))
+    seen: dict[int, set[int]] = defaultdict(set)
+    while core.has_work:
+        running, before = core.stats.num_running, core.stats.acceptance
+        core.step()
+        after = core.stats.acceptance
+        if running and after.num_steps > before.num_steps:
+            seen[running].add((after.num_drafted - before.num_drafted) // running)
+    assert seen == {3: {0}, 2: {1}, 1: {3}}
+
+
+def test_a_drafter_that_rested_drafts_as_if_it_had_not(load, monkeypatch):
+    """Its cache is kept up while it rests: alone again, a request gets the drafts that it would have had anyway."""
+
+    def drafts_of(core: EngineCore, *requests: GenerationRequest) -> dict[int, list[int]]:
+        """What was proposed for the request in slot 0, by the length of its history."""
+        seen: dict[int, list[int]] = {}
+        propose = core._drafter.propose
+
+        def noted(histories, spans, states, num_drafts):
+            proposals = propose(histories, spans, states, num_drafts)
+            if spans[0].slot == 0:
+                seen[len(histories[0])] = proposals[0]
+            return proposals
+
+        monkeypatch.setattr(core._drafter, "propose", noted)
+        run(core, list(requests))
+        return seen
+
+    a, b = ask("a", (5, 4, 7), 40), ask("b", (3, 3, 9), 8)
+    rested = drafts_of(load("eagle3", max_num_seqs=2, num_draft_tokens=3, schedule=((1, 1, 3), (2, 2, 0))), a, b)
+    always = drafts_of(load("eagle3", max_num_seqs=1, num_draft_tokens=3), a)
+    assert [] in rested.values()
+    drafted = {length: drafts for length, drafts in rested.items() if drafts}
+    assert len(drafted) > 10
+    assert all(always[length] == drafts for length, drafts in drafted.items() if length in always)
+    assert len(drafted.keys() & always.keys()) > 10
+
+
 def test_acceptance_counts_equal_the_reference(load, load_target, load_head, make_target, make_head):
     core = load("eagle3", overrides=SMALL, num_draft_tokens=2, max_num_seqs=3)
     target, weights = load_target(make_target(**SMALL))

@@ -53,6 +53,11 @@ def test_flags_default_to_the_records_defaults() -> None:
         ("--model m --port 1 --seed 99999999999999999999", "expected 0 to 9223372036854775807"),
         ("--model m --port 1 --max-num-seqs 0", "expected 1 to 4096"),
         ("--model m --port 1 --max-num-seqs 100000", "expected 1 to 4096"),
+        ("--model m --port 1 --method ngram --draft-schedule 1-8", "expected FIRST-LAST:DRAFTS"),
+        ("--model m --port 1 --method ngram --draft-schedule 2-8:1", "found 2-8 where a range from 1 was expected"),
+        ("--model m --port 1 --method ngram --draft-schedule 1-8:1,10-12:0", "found 10-12 where a range from 9 was expected"),
+        ("--model m --port 1 --method ngram --draft-schedule 1-8:4", "4 drafts at 1-8, above --num-draft-tokens 3"),
+        ("--model m --port 1 --draft-schedule 1-8:1", "--draft-schedule goes with --method"),
         ("--model m --port 1 --draft-model d", "--draft-model goes with --method eagle3"),
     ],
 )

@@ -41,6 +41,25 @@ def test_speculation_obeys_the_identity() -> None:
     assert ratio == pytest.approx(2.8 / 1.4, rel=0.05)
 
 
+def test_a_schedule_drafts_by_the_running_batch() -> None:
+    def scheduled(concurrency: int) -> tuple[float, int]:
+        speculation = Speculation(method="eagle3", num_draft_tokens=3, schedule=((1, 2, 3), (3, 8, 0)))
+        costs = {2: 1.4, 3: 1.05}
+        truth = {**PLAIN, "prefill_s": 0.0, "cost_ratio": costs, "joint": (0.8, 0.6, 0.4)}
+        an_arm = Arm(name="a", engine="fake", speculation=speculation, simulation=truth)
+        load = LoadPoint(concurrency=concurrency, max_tokens=100)
+        _, (_, after) = simulate_trial(an_arm, load, window_s=20.0, launch_seed=1, trial_seed=1)
+        assert after.acceptance is not None
+        return tokens_per_s(an_arm, load) / tokens_per_s(arm({**PLAIN, "prefill_s": 0.0}), load), after.acceptance.num_drafted
+
+    drafting, num_drafted = scheduled(2)
+    assert drafting == pytest.approx(2.8 / 1.4, rel=0.05)
+    assert num_drafted > 0
+    resting, num_drafted = scheduled(4)
+    assert resting == pytest.approx(1 / 1.05, rel=0.05)
+    assert num_drafted == 0
+
+
 def test_acceptance_counters_follow_joint_and_drafted_share() -> None:
     an_arm = arm({**PLAIN, "joint": (0.8, 0.4), "drafted_share": 0.5}, k=2)
     _, (_, after) = simulate_trial(an_arm, LOAD, window_s=200.0, launch_seed=1, trial_seed=1)

@@ -76,6 +76,9 @@ def test_the_server_understands_every_flag(target: Path, head: Path) -> None:
     options = parse_flags(LOCAL.launch_command(arm, 8000).argv[3:])
     assert (options.method, options.num_draft_tokens, options.draft_model) == ("eagle3", 3, str(head))
     assert (options.forced_accept_length, options.max_num_seqs, options.context_length, options.num_threads) == (2.5, 8, 64, 1)
+    scheduled = eagle3(target, head, schedule=((1, 4, 3), (5, 8, 0)))
+    options = parse_flags(LOCAL.launch_command(scheduled, 8000).argv[3:])
+    assert options.draft_schedule == ((1, 4, 3), (5, 8, 0))
     ngram = Arm(
         name="n",
         engine="local",

@@ -104,6 +104,34 @@ def test_the_whole_command(environment: Callable[[str], Path]) -> None:
     assert command.doubt == ""
 
 
+def test_a_schedule_is_a_file_of_slots_in_the_cache(eagle3: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path / "cache"))
+    arm = eagle3("0.5.23", schedule=((1, 8, 3), (9, 64, 0)))
+    argv = SGLANG.launch_command(arm, 1).argv
+    assert "--speculative-adaptive" in argv
+    path = Path(after(argv, "--speculative-adaptive-config"))
+    assert json.loads(path.read_text()) == {"1": {"candidate_steps": [3]}, "9": {"candidate_steps": [0]}}
+    assert after(argv, "--speculative-num-steps") == "3"
+    # the same file again, and whole again where it was damaged
+    path.write_text("{")
+    assert after(SGLANG.launch_command(arm, 1).argv, "--speculative-adaptive-config") == str(path)
+    assert json.loads(path.read_text())["9"] == {"candidate_steps": [0]}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_schedule_that_sglang_cannot_run_is_refused(eagle3: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path / "cache"))
+    assert "0.5.13 and later have" in str(SGLANG.refusal(eagle3("0.5.12.post1", schedule=((1, 8, 3),))))
+    with pytest.raises(UsageError, match="EAGLE chains only"):
+        SGLANG.check(eagle3(method="ngram", drafter=None, schedule=((1, 8, 3),)))
+    with pytest.raises(UsageError, match="would not agree on a number"):
+        SGLANG.check(dataclasses.replace(eagle3(schedule=((1, 8, 3),)), data_parallel=2))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="the schedule cannot be written"):
+        SGLANG.check(eagle3(schedule=((1, 8, 3),)))
+
+
 @pytest.mark.parametrize("version", RELEASES)
 def test_a_head_is_served_as_eagle3_with_every_number_given(version: str, eagle3: Make, head: Path) -> None:
     argv = SGLANG.launch_command(eagle3(version), 1).argv

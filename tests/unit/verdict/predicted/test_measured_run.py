@@ -83,6 +83,53 @@ def test_the_schedule_drafts_less_at_the_large_batch_and_nothing_beyond(record: 
     assert (beyond.first, beyond.last, beyond.num_draft_tokens) == (65, None, 0)
 
 
+@pytest.fixture(scope="module")
+def with_idle(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    """A curve on which nothing pays at 64 requests, where the loaded drafter costs 1.08 steps without drafting."""
+    noise = {"launch_sd": 0.005}
+    costs = {k: {"cost_ratio": {1: 1 + 0.1 * k, 64: 1 + 0.8 * k}, **noise} for k in DRAFTS}
+    curve = {
+        "num_draft_tokens": list(DRAFTS),
+        "idle": True,
+        "simulation": {0: {"cost_ratio": {1: 1.03, 64: 1.08}, **noise}, **costs},
+    }
+    return measured(plan(curve=curve, launches={"min": 3, "max": 6}), tmp_path_factory.mktemp("idle") / "run")
+
+
+def test_a_resting_schedule_says_what_the_loaded_drafter_costs(with_idle: RunRecord) -> None:
+    schedule = predict_from_run(with_idle, HEAD, (), (), threshold=0.03).schedule
+    assert schedule is not None
+    drafting, resting = schedule.by_batch
+    assert drafting.num_draft_tokens > 0
+    assert drafting.idle is None
+    assert resting.num_draft_tokens == 0
+    assert resting.idle is not None
+    assert resting.idle.value == pytest.approx(1.08, rel=0.03)
+    assert resting.idle.low <= 1.08 <= resting.idle.high
+    assert "the loaded drafter costs 1.0" in resting.why or "the loaded drafter costs 1.1" in resting.why
+
+
+def test_without_an_idle_arm_that_cost_is_called_unmeasured(record: RunRecord) -> None:
+    schedule = predict_from_run(record, HEAD, (), (), threshold=0.03).schedule
+    assert schedule is not None
+    assert schedule.by_batch[-1].idle is None
+    assert "was not measured (curve: {idle: true})" in schedule.by_batch[-1].why
+
+
+def test_the_idle_arm_is_a_probe_and_no_candidate(with_idle: RunRecord) -> None:
+    result = judge(with_idle)
+    assert result.headline.startswith("No drafter was measured")
+    for item in result.comparisons:
+        assert item.outcome is None
+    (told,) = (item.text for item in result.conclusions if "loaded and no drafts" in item.text)
+    assert "at c=1 and" in told
+    info = next(arm for arm in result.arms if arm.name == "curve-idle")
+    assert info.is_probe
+    assert info.schedule == ((1, 100_000, 0),)
+    # it shows no c of any number of drafts
+    assert all("curve-idle" not in point.basis for point in result.break_even)
+
+
 def test_the_schedule_is_spelled_for_an_engine_and_refused_where_it_has_none(record: RunRecord) -> None:
     result = predict_from_run(record, HEAD, (), (), threshold=0.03)
     shown = spell_schedule(result, record, "vllm", "0.30.0").schedule
