@@ -24,7 +24,7 @@ def doctor(
     engine_version: Annotated[str | None, typer.Option(help="Its release, such as 0.5.23.")] = None,
     launch: Annotated[str | None, typer.Option(help="The command that starts the server, in quotes. It is read, not run.")] = None,
     plan: Annotated[Path | None, typer.Option(help="A plan that says how the server is started.")] = None,
-    arm: Annotated[str | None, typer.Option(help="Which of the plan's arms.")] = None,
+    arm: Annotated[str | None, typer.Option(help="Which of the arms of the plan or the run.")] = None,
     log: Annotated[list[Path] | None, typer.Option(help="A server's log, or a training log; may be repeated.")] = None,
     metrics: Annotated[list[Path] | None, typer.Option(help="A dump of /metrics; may be repeated.")] = None,
     run: Annotated[Path | None, typer.Option(help="A run folder of breakeven bench.")] = None,
