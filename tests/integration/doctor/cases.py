@@ -119,9 +119,12 @@ def model_in_front(it: Case) -> None:
 
 @case("norm-tensors-contradict")
 def norms_without_their_flag(it: Case) -> None:
-    """fc was made for states that are normed and turned over; a state of two ones is normed to the root of half its width."""
-    it.draft.tensors["fc.weight"] = -it.draft.tensors["fc.weight"] / np.float32(np.sqrt(HIDDEN / 2))
-    it.draft.tensors |= {f"fc_norm.{place}.weight": np.full(HIDDEN, -1, np.float32) for place in range(3)}
+    """fc was made for a last state whose first half the norm takes away: without it, another token's code drowns the right one."""
+    fc = it.draft.tensors["fc.weight"] / np.float32(np.sqrt(HIDDEN / 2))
+    fc[np.roll(np.arange(VOCAB), -1), 2 * HIDDEN + np.arange(VOCAB)] = 5
+    it.draft.tensors["fc.weight"] = fc
+    norms = [np.ones(HIDDEN, np.float32), np.ones(HIDDEN, np.float32), np.repeat(np.array([0, 1], np.float32), HIDDEN // 2)]
+    it.draft.tensors |= {f"fc_norm.{place}.weight": values for place, values in enumerate(norms)}
 
 
 @case(None)

@@ -57,7 +57,8 @@ def run_case(name: str, root: Path) -> dict[str, Any]:
         server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **ENV}, start_new_session=True)
     try:
         if not ready(server, port):
-            return {"outcome": "load-error", "error": last_error(log, root)}
+            error = last_error(log, root)
+            return {"outcome": "needs a GPU" if "CUDA enabled" in error else "load-error", "error": error}
         meta = generate(port)
         if meta is None:
             return {"outcome": "crash", "error": last_error(log, root)}
@@ -102,7 +103,7 @@ def generate(port: int) -> dict[str, Any] | None:
 def last_error(log: Path, root: Path) -> str:
     text = log.read_text(errors="replace").replace(str(root), "")
     found = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception): .*", text, re.MULTILINE)
-    return (found[0] if found else text[-300:]).strip()[:300]
+    return (found[0] if found else text[-300:]).strip()[:200]
 
 
 def main() -> None:

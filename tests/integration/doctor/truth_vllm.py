@@ -56,7 +56,8 @@ def run_case(name: str, root: Path) -> dict[str, object]:
             "accept_length": round(1 + accepted / max(1, drafts), 3),
         }
     except BaseException as error:
-        return {"outcome": stage, "error": f"{type(error).__name__}: {error}".strip().replace(str(root), "")[:300]}
+        said = f"{type(error).__name__}: {error}".replace(str(root), "")
+        return {"outcome": stage, "error": " ".join(said.split())[:200]}
 
 
 def forked(name: str) -> dict[str, object]:
