@@ -65,6 +65,11 @@ def container(record: RunRecord, relaunch: Relaunch, *, start_timeout_s: float) 
             f"arm {arm.name}: the {arm.engine} engine is for measuring: it knows no authentication and listens on loopback only, "
             "where nothing outside its container reaches it. Measure the arm with vLLM or SGLang to deploy it"
         )
+    if arm.engine == "sglang" and arm.speculation is not None and arm.speculation.schedule:
+        raise UsageError(
+            f"arm {arm.name}: SGLang reads its schedule from a file of this machine's cache, which no container holds; mount it "
+            "and write --speculative-adaptive-config yourself, or choose an arm with a fixed number"
+        )
     models = {arm.target: f"{MODELS}/target"} if arm.target is not None else {}
     if arm.speculation is not None and arm.speculation.drafter is not None:
         models[arm.speculation.drafter] = f"{MODELS}/drafter"

@@ -91,6 +91,14 @@ def test_kubernetes(described: Container) -> None:
     [
         (Arm(name="a", engine="local"), "listens on loopback only"),
         (Arm(name="a", engine="vllm", command=("./go", "{port}")), r"command of your own \(\./go\)"),
+        (
+            Arm(
+                name="a",
+                engine="sglang",
+                speculation=Speculation(method="eagle3", num_draft_tokens=3, schedule=((1, 8, 3), (9, 64, 0))),
+            ),
+            "reads its schedule from a file of this machine's cache",
+        ),
     ],
 )
 def test_what_no_container_can_serve(make_record: Callable[..., RunRecord], plain: Arm, arm: Arm, says: str) -> None:
