@@ -57,6 +57,7 @@ def _template() -> Template:
         "percent": text.percent,
         "plain": text.plain,
         "quantity": text.quantity,
+        "simulated": text.simulated,
         "speedup": text.speedup,
         "tokens_a_round": text.tokens_a_round,
         "two_digits": text.two_digits,

@@ -6,7 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 
 from breakeven.report.lookup import Lookup
-from breakeven.report.text import MISSING, accept_length, interval, levels, outcome, plain, speedup, tokens_a_round, two_digits
+from breakeven.report.text import (
+    MISSING,
+    accept_length,
+    interval,
+    levels,
+    outcome,
+    plain,
+    simulated,
+    speedup,
+    tokens_a_round,
+    two_digits,
+)
 from breakeven.verdict.result import Result
 
 __all__ = ["render_markdown"]
@@ -24,6 +35,8 @@ def render_markdown(result: Result) -> str:
     lines = [f"## {_safe(result.headline, 600)}", "", _safe(result.decision, 1000), ""]
     if result.kind == "reported":
         lines += ["*Reported figures: no raw samples, so no intervals.*", ""]
+    if invented := simulated(result):
+        lines += [f"*{_safe(invented, 1000)}*", ""]
     lookup = Lookup(result)
     rows = []
     for load, cells in lookup.cells_by_load():

@@ -19,6 +19,7 @@ from breakeven.report.text import (
     outcome,
     plain,
     quantity,
+    simulated,
     speedup,
     tokens_a_round,
     two_digits,
@@ -43,6 +44,8 @@ def render_terminal(result: Result, console: Console) -> None:
     console.print(Text(plain(result.decision, 1000)))
     if result.kind == "reported":
         console.print(Text("These are reported figures: there are no raw samples, so there are no intervals.", style="italic"))
+    if invented := simulated(result):
+        console.print(Text(invented, style="italic"))
     _figures(Lookup(result), console)
     _section(console, "Conclusions", (_with_evidence(item.text, item.evidence) for item in result.conclusions))
     _findings(result, console)

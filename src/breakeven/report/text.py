@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from breakeven.report.lookup import Lookup
-from breakeven.verdict.result import AcceptanceSummary, Interval
+from breakeven.verdict.result import AcceptanceSummary, Interval, Result
 
 __all__ = [
     "MISSING",
@@ -23,6 +23,7 @@ __all__ = [
     "percent",
     "plain",
     "quantity",
+    "simulated",
     "speedup",
     "tokens_a_round",
     "two_digits",
@@ -139,3 +140,13 @@ def outcome(lookup: Lookup, arm: str, load: str) -> str:
         return "✗ output differs"
     predicted = " (predicted)" if comparison.basis == "predicted" else ""
     return f"{OUTCOME_MARKS[comparison.outcome]} {comparison.outcome}{predicted}"
+
+
+def simulated(result: Result) -> str:
+    """What no reader of figures of the fake engine may miss; nothing where every arm is a real engine's."""
+    names = [plain(arm.name, 40) for arm in result.arms if arm.engine == "fake"]
+    if not names:
+        return ""
+    if len(names) == len(result.arms):
+        return "Simulated, not measured: engine fake draws these figures from what the plan declares."
+    return f"Simulated, not measured: {', '.join(names)}. Engine fake draws their figures from what the plan declares."

@@ -169,7 +169,7 @@ def test_trials_that_are_all_void_still_give_a_report(plan: Path) -> None:
         assert code == 3
         assert ("void, errors" in err) != again
         assert "No verdict on plain: all its 6 trials are void (errors: " in " ".join(err.split())
-        assert "Undecided: no arm has trials that count beside the baseline's" in " ".join(out.split())
+        assert "Undecided: no arm has a figure to hold against the baseline's" in " ".join(out.split())
 
 
 def test_a_dry_run_shows_commands_by_their_characters(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import json
 import pytest
 from rich.console import Console
 
+from breakeven.report.html import render_html
 from breakeven.report.lookup import Lookup
 from breakeven.report.markdown import render_markdown
 from breakeven.report.spreadsheet import render_csv
@@ -201,3 +202,14 @@ def test_each_engine_has_its_own_baseline(laptop: Result) -> None:
     lookup = Lookup(laptop.model_copy(update={"baseline": None, "comparisons": (first,)}))
     assert outcome(lookup, first.baseline, first.load) == "baseline"
     assert outcome(lookup, first.baseline, "another load") == MISSING
+
+
+def test_invented_figures_are_never_shown_as_measured(laptop: Result) -> None:
+    """An arm of the fake engine, all of them or one, is said in every format that people read."""
+    for real in (on_terminal(laptop, 200), render_markdown(laptop), render_html(laptop)):
+        assert "imulated" not in real
+    every = laptop.model_copy(update={"arms": tuple(arm.model_copy(update={"engine": "fake"}) for arm in laptop.arms)})
+    for shown in (on_terminal(every, 200), render_markdown(every), render_html(every)):
+        assert "Simulated, not measured: engine fake draws these figures" in shown
+    one = laptop.model_copy(update={"arms": (*laptop.arms[:-1], laptop.arms[-1].model_copy(update={"engine": "fake"}))})
+    assert f"Simulated, not measured: {laptop.arms[-1].name}. Engine fake" in on_terminal(one, 200)

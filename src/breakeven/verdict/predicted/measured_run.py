@@ -61,11 +61,28 @@ def predict_from_run(
         schedule=schedule,
         unpredicted=tuple(entry for entry in unknown if batches or drafts or not _beyond(entry)),
         notes=(
+            *_simulated(record),
+            *_as_given(acceptance),
             *map(jump_text, surface.jumps()),
             "c is measured at its points and read off lines between numbers of drafts; the interval holds what a line may hide",
             "Speedup is that of decoding at a steady batch (docs/equation.md); prefill and queueing are left out",
         ),
     )
+
+
+def _simulated(record: RunRecord) -> list[str]:
+    if all(arm.engine != "fake" for arm in record.arms):
+        return []
+    return ["The run is simulated: engine fake draws its figures from what the plan declares, nothing was measured"]
+
+
+def _as_given(acceptance: AcceptanceCurve | None) -> list[str]:
+    """Shares or lengths without a sample size: the intervals are those of the cost alone, which nobody can see in them."""
+    if acceptance is None or acceptance.num_rounds is not None or acceptance.half_width is not None:
+        return []
+    return [
+        "The acceptance is taken as given: the intervals hold the error of c, not what few rounds or other traffic would change"
+    ]
 
 
 def schedule_from(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,17 @@ def test_the_schedule_drafts_less_at_the_large_batch_and_nothing_beyond(record: 
     small, large, beyond = schedule.by_batch
     assert small.num_draft_tokens > large.num_draft_tokens > 0
     assert (beyond.first, beyond.last, beyond.num_draft_tokens) == (65, None, 0)
+
+
+def test_what_the_figures_rest_on_is_said(record: RunRecord) -> None:
+    """A simulated run, and acceptance whose own error is in no interval; counted rounds bring theirs along."""
+    told = predict_from_run(record, HEAD, (), (), threshold=0.03).notes
+    assert sum("The run is simulated" in note for note in told) == 1
+    assert sum("acceptance is taken as given" in note for note in told) == 1
+    counted = predict_from_run(record, AcceptanceCurve(HEAD.joint, num_rounds=500), (), (), threshold=0.03).notes
+    assert not any("taken as given" in note for note in (*counted, *predict_from_run(record, None, (), (), threshold=0.03).notes))
+    real = replace(record, arms=tuple(replace(arm, engine="vllm") for arm in record.arms))
+    assert not any("simulated" in note for note in predict_from_run(real, HEAD, (), (), threshold=0.03).notes)
 
 
 @pytest.fixture(scope="module")
