@@ -15,6 +15,8 @@ __all__ = ["render_diagnoses"]
 
 _SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold"}
 MAX_EVIDENCE = 12
+# our own sentences with a few words from files: lists of suspects and of rules run long, and their end must not be lost
+MAX_TEXT = 4000
 
 
 def render_diagnoses(result: DoctorResult, console: Console) -> None:
@@ -23,21 +25,24 @@ def render_diagnoses(result: DoctorResult, console: Console) -> None:
         console.print(Text(plain(f"examined: {line}"), style="dim"))
     console.print()
     if not result.findings:
-        console.print(Text(f"Nothing wrong in what {result.num_rules_checked} rules could check.", style="bold green"))
+        if result.num_rules_checked:
+            console.print(Text(f"Nothing wrong in what {result.num_rules_checked} rules could check.", style="bold green"))
+        else:
+            console.print(Text("Nothing was checked: no rule has the input that it needs.", style="bold yellow"))
     for number, finding in enumerate(result.findings, 1):
         _finding(number, finding, console)
     for label, text in (("Together", result.conclusion), ("Check next", result.next_check)):
         if text:
-            console.print(Text.assemble((f"{label}: ", "bold"), plain(text)))
+            console.print(Text.assemble((f"{label}: ", "bold"), plain(text, MAX_TEXT)))
     for text in result.refuted:
-        console.print(Text.assemble(("Not the cause: ", "bold"), plain(text)))
+        console.print(Text.assemble(("Not the cause: ", "bold"), plain(text, MAX_TEXT)))
     if result.open_questions:
         console.print(Text("Cannot decide", style="bold underline"))
     for question in result.open_questions:
-        console.print(Text(plain(f"{question.question} [{question.code}]")))
+        console.print(Text(plain(f"{question.question} [{question.code}]", MAX_TEXT)))
         for line in question.evidence[:MAX_EVIDENCE]:
             console.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 4)))
-        console.print(Padding(Text(plain(f"Provide {question.provide}.")), (0, 0, 0, 4)))
+        console.print(Padding(Text(plain(f"Provide {question.provide}.", MAX_TEXT)), (0, 0, 0, 4)))
     _repairs(result, console)
     _unchecked(result, console)
 
@@ -60,7 +65,7 @@ def _finding(number: int, finding: Diagnosis, console: Console) -> None:
     if finding.explains:
         console.print(Padding(Text(plain(f"Explains: {', '.join(finding.explains)}.")), (0, 0, 0, 4)))
     if finding.remedy:
-        console.print(Padding(Text.assemble(("Remedy: ", "bold"), plain(finding.remedy)), (0, 0, 0, 4)))
+        console.print(Padding(Text.assemble(("Remedy: ", "bold"), plain(finding.remedy, MAX_TEXT)), (0, 0, 0, 4)))
     console.print()
 
 
@@ -72,7 +77,7 @@ def _unchecked(result: DoctorResult, console: Console) -> None:
         by_need.setdefault(" and ".join(NEEDS[need] for need in one.needs if need in NEEDS), []).append(one.code)
     console.print(Text(f"Not checked for want of input ({len(result.unchecked)} rules); to check more, provide", style="dim"))
     for need, codes in by_need.items():
-        console.print(Padding(Text(plain(f"{need}: {', '.join(codes)}"), style="dim"), (0, 0, 0, 4)))
+        console.print(Padding(Text(plain(f"{need}: {', '.join(codes)}", MAX_TEXT), style="dim"), (0, 0, 0, 4)))
 
 
 def _repairs(result: DoctorResult, console: Console) -> None:
