@@ -136,7 +136,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=40)
     num_runs = parser.parse_args().runs
     print(
-        "| deployment | launch s.d. | time over the grid's | launches | points held | measured / read off | half width | grid's | floors |"
+    columns = ("deployment", "launch s.d.", "time", "launches", "points held", "measured / read off", "half width", "grid's", "")
+    print(f"| {' | '.join(columns)} |")
     )
     print("|---|---|---|---|---|---|---|---|---|")
     missed = 0
