@@ -108,9 +108,10 @@ def main() -> int:
         holds = point.speedup.low <= measured.high and measured.low <= point.speedup.high
         missed += not holds
         tells = point.speedup.high / point.speedup.low < WIDEST and measured.high / measured.low < WIDEST
+        said = "MISSED" if not holds else "holds" if tells else "too wide to tell"
         print(
             f"| c={batch.batch} | {point.accept_length.value:.2f} | {shown(point.cost)} | {shown(point.speedup)} | "
-            f"{measured.estimate:.2f} [{measured.low:.2f}, {measured.high:.2f}] | {'MISSED' if not holds else 'holds' if tells else 'too wide to tell'} |"
+            f"{measured.estimate:.2f} [{measured.low:.2f}, {measured.high:.2f}] | {said} |"
         )
     return 1 if missed else 0
 
