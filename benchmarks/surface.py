@@ -135,10 +135,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=40)
     num_runs = parser.parse_args().runs
-    print(
     columns = ("deployment", "launch s.d.", "time", "launches", "points held", "measured / read off", "half width", "grid's", "")
     print(f"| {' | '.join(columns)} |")
-    )
     print("|---|---|---|---|---|---|---|---|---|")
     missed = 0
     for truth, most_time in ((straight, 1 / 3), (cliff, 1 / 2), (bending, 1 / 3)):
