@@ -1,13 +1,16 @@
 """The `breakeven` command: one file per subcommand, errors caught once.
 
 A command parses its flags, calls one library function and renders. Exit codes: 0 done, 1 a finding or verdict asked for that
-code, 2 bad input, 3 an engine failed or an arm has no trial that counts, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP).
+code, 2 bad input, 3 an engine failed or an arm has no trial that counts, 70 a fault of Breakeven itself, 130 interrupted (Ctrl-C,
+SIGTERM, SIGHUP).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -19,6 +22,9 @@ from breakeven.errors import BreakevenError
 __all__ = ["app", "main"]
 
 MAX_LINE = 2000
+# a mistake of our own must not look like the finding that exit code 1 is
+INTERNAL_FAULT = 70
+DEBUG_VARIABLE = "BREAKEVEN_DEBUG"
 
 app = typer.Typer(
     name="breakeven",
@@ -72,6 +78,15 @@ def main() -> None:
         if error.filename is None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BreakevenError.exit_code)
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        _complain(
+            f"this is a fault of breakeven, not of your input: {type(error).__name__} in {Path(place.filename).name}, line "
+            f"{place.lineno}: {error}\nPlease report it; {DEBUG_VARIABLE}=1 before the same command shows the whole traceback"
+        )
+        sys.exit(INTERNAL_FAULT)
 
 
 def _complain(message: str) -> None:

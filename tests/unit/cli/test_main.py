@@ -69,3 +69,20 @@ def test_one_column_is_judged(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     code, shown = run(monkeypatch, capsys, "verdict", table)
     assert code in (None, 0, 2)
     assert "Traceback" not in shown
+
+
+def test_a_fault_of_our_own_is_no_finding_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(*_arguments: object, **_keywords: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr("breakeven.cli.app", broken)
+    code, shown = run(monkeypatch, capsys, "verdict", tmp_path)
+    assert code == 70
+    assert "a fault of breakeven" in shown
+    assert "ZeroDivisionError in test_main.py, line" in shown
+    assert "Traceback" not in shown
+    monkeypatch.setenv("BREAKEVEN_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main()
