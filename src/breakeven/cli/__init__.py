@@ -94,4 +94,5 @@ def _complain(message: str) -> None:
         line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}"
         for line in escaped(message).split("\n")
     )
-    Console(stderr=True).print(f"breakeven: {chr(10).join(lines)}", style="bold red", markup=False, highlight=False)
+    # not folded at 80 columns: a path in a log must stay whole; a terminal folds by itself
+    Console(stderr=True).print(f"breakeven: {chr(10).join(lines)}", style="bold red", markup=False, highlight=False, soft_wrap=True)
