@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from breakeven.drafter.training.trainer import Progress
+    from breakeven.drafter.training.training import TrainingResult
 
 __all__ = ["train"]
 
@@ -20,7 +21,6 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/training.md).")] = False,
 ) -> None:
     """Train an EAGLE-3 drafter, choose its best checkpoint by accept length, and write it for vLLM and SGLang."""
-    import json
     import os
 
     from rich.console import Console
@@ -28,6 +28,7 @@ def train(
     from breakeven.cli.gates import raise_if_stopped, run_after, run_before
     from breakeven.drafter.training.checkpoint import newest_checkpoint
     from breakeven.drafter.training.plan import load_train_plan
+    from breakeven.drafter.training.processes import leave
     from breakeven.drafter.training.training import train as run_training
 
     messages = Console(stderr=True)
@@ -40,12 +41,20 @@ def train(
     if chosen.gates is not None and alone and newest_checkpoint(base / chosen.out) is None:
         raise_if_stopped(run_before(chosen, base, say))
     result = run_training(chosen, base, lambda progress: say(_line(progress)), say)
-    if int(os.environ.get("RANK", "0")) != 0:
-        return
-    if chosen.gates is not None and alone:
+    if not alone:
+        if int(os.environ.get("RANK", "0")) == 0:
+            if chosen.gates is not None:
+                say(f"The gates run in one process: breakeven gates {plan} --after judges this drafter")
+            _print_result(result, as_json)
+        leave()
+    if chosen.gates is not None:
         raise_if_stopped(run_after(chosen, base, say))
-    elif chosen.gates is not None:
-        say(f"The gates run in one process: breakeven gates {plan} before, breakeven gates {plan} --after now")
+    _print_result(result, as_json)
+
+
+def _print_result(result: TrainingResult, as_json: bool) -> None:
+    import json
+
     if as_json:
         typer.echo(json.dumps(result.as_json(), indent=2))
         return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -13,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["Processes", "spread", "synchronised", "whole"]
+__all__ = ["Processes", "leave", "spread", "synchronised", "whole"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class Processes:
 
     def stop(self) -> None:
         if self.count > 1 and dist.is_initialized():
+            gc.collect()  # wrappers lie in cycles and hold the group
             dist.destroy_process_group()
 
     def add_up(self, values: Tensor) -> Tensor:
@@ -54,6 +57,18 @@ class Processes:
     def wait(self) -> None:
         if self.count > 1:
             dist.barrier()
+
+
+def leave() -> NoReturn:
+    """End a process of a group whose work is done and written, without taking the interpreter down.
+
+    DTensor's caches keep a device mesh, and with it gloo's threads, alive until the interpreter ends, `destroy_process_group` or
+    not. A thread that still has to let go of its last tensor then asks for an interpreter that is gone: the process aborts
+    ("terminate called without an active exception"; one FSDP run in eight on two busy cores, torch 2.13) or hangs.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def spread(objective: nn.Module, mode: Literal["ddp", "fsdp"], processes: Processes) -> Any:

@@ -94,7 +94,6 @@ def finish(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_run_killed_at_random_moments_gives_the_curve_of_one_that_was_not(tmp_path):
     overrides, log = {"epochs": 40, "checkpoint_every": 4}, tmp_path / "log"
     finish(start_program(tmp_path / "whole", log, **overrides), log)
@@ -118,7 +117,6 @@ def test_a_run_killed_at_random_moments_gives_the_curve_of_one_that_was_not(tmp_
         assert torch.equal(mine.weights[name], weight), name
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",

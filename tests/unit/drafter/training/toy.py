@@ -22,10 +22,10 @@ from breakeven.drafter.training.kernels import Kernels
 from breakeven.drafter.training.module import Eagle3Module
 from breakeven.drafter.training.objective_fast import FastObjective
 from breakeven.drafter.training.plan_schema import TrainPlan
-from breakeven.drafter.training.processes import Processes
+from breakeven.drafter.training.processes import Processes, leave
 from breakeven.drafter.training.rows import known_tokens
 from breakeven.drafter.training.states_source import StatesSource
-from breakeven.drafter.training.trainer import AcceptLength, Trained, Trainer
+from breakeven.drafter.training.trainer import AcceptLength, Trainer
 
 VOCAB, HIDDEN, DRAFT_VOCAB = 61, 16, 40
 
@@ -172,13 +172,14 @@ def curve(folder: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key not in ("seconds", "tokens_per_s")} for line in lines]
 
 
-def main() -> Trained:
+def main() -> None:
     torch.set_num_threads(1)
     chosen = plan(Path(sys.argv[1]), **json.loads(sys.argv[2]))
     made = trainer(chosen)
-    trained = made.run()
+    made.run()
     made.processes.stop()
-    return trained
+    if made.processes.count > 1:
+        leave()
 
 
 if __name__ == "__main__":
