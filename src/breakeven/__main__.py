@@ -42,7 +42,9 @@ def main() -> None:
     signals.watch()
     try:
         from breakeven.cli import main as command
+        from breakeven.cli.standard_streams import guard_streams
 
+        guard_streams()
         command()
     except (Ended, KeyboardInterrupt):
         leave(signals.name)

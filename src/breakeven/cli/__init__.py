@@ -67,10 +67,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # the reader of our output went away (`breakeven … | head`): not an error of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
         # a path that no file system takes, a full disk under our own output: the system's words are the message
         where = f"{error.filename}: " if error.filename is not None else ""
