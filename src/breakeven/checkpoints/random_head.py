@@ -10,8 +10,6 @@ Shapes: H hidden, I intermediate, V target vocabulary, W draft vocabulary, Q que
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 
 from breakeven.checkpoints.cache import cache_dir
 from breakeven.checkpoints.folder import ModelFolder, fingerprint, open_folder
+from breakeven.checkpoints.whole_folder import model_folder
 from breakeven.checkpoints.writing import NewTensor, bfloat16, write_safetensors
 from breakeven.errors import CheckpointError
 
@@ -128,22 +127,10 @@ def write_random_head(target: ModelFolder, out: Path, *, seed: int = 0, draft_vo
         CheckpointError: the target's configuration lacks a size, `out` is there already, or the disk is full.
     """
     sizes = _Sizes.for_target(target, draft_vocab_size)
-    if out.exists():
-        raise CheckpointError(f"{out}: is there already; choose another folder or remove it")
-    building: Path | None = None
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    with model_folder(out) as building:
         _write_weights(building / "model.safetensors", sizes, seed)
         config = _head_config(_text_config(target), sizes)
         (building / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        building.chmod(0o755)  # temporary folders are private, a model folder is not
-        building.rename(out)
-    except OSError as error:
-        raise CheckpointError(f"{out}: cannot be written ({error.strerror}); free some disk or choose another folder") from error
-    finally:
-        if building is not None:
-            shutil.rmtree(building, ignore_errors=True)
 
 
 def ensure_random_head(target: ModelFolder, *, seed: int = 0, draft_vocab_size: int | None = None) -> Path:

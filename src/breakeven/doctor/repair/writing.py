@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from breakeven.checkpoints.folder import ModelFolder, open_folder, side_file
+from breakeven.checkpoints.whole_folder import model_folder
 from breakeven.checkpoints.writing import write_safetensors
 from breakeven.doctor.drafter import Drafter
 from breakeven.doctor.evidence import Evidence
@@ -95,23 +95,13 @@ def repaired(evidence: Evidence, result: DoctorResult, out: Path) -> DoctorResul
 
 
 def _write(copying: Copying, source: ModelFolder, out: Path) -> None:
-    building: Path | None = None
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    with model_folder(out) as building:
         write_safetensors(building / "model.safetensors", copying.tensors)
         (building / "config.json").write_text(json.dumps(copying.config, indent=2) + "\n", encoding="utf-8")
         for file in sorted(source.path.iterdir()):
             side = side_file(source.path, file.name) if file.suffix in _BESIDE and file.name not in _OWN else None
             if side is not None and side.stat().st_size <= MAX_BESIDE_BYTES:
                 shutil.copyfile(side, building / file.name)
-        building.chmod(0o755)  # temporary folders are private, a model folder is not
-        building.rename(out)
-    except OSError as error:
-        raise CheckpointError(f"{out}: cannot be written ({error.strerror}); free some disk or choose another folder") from error
-    finally:
-        if building is not None:
-            shutil.rmtree(building, ignore_errors=True)
 
 
 def _config_diff(source: ModelFolder, copying: Copying) -> tuple[str, ...]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from breakeven.checkpoints.folder import ModelFolder, open_folder
+from breakeven.checkpoints.whole_folder import model_folder
 from breakeven.drafter.evaluation.result import Evaluation
 from breakeven.drafter.export.head_config import Engines, doubts_of, head_config, refuse_inexpressible
 from breakeven.drafter.export.provenance import PROVENANCE_NAME, Provenance, target_provenance, tensor_hashes
@@ -51,8 +50,6 @@ def write_head(
         CheckpointError: something of the head cannot be expressed for these engines, `out` is there, or the disk is full.
     """
     refuse_inexpressible(config, weights, engines)
-    if out.exists():
-        raise CheckpointError(f"{out}: is there already; choose another folder or remove it")
     tensors = checkpoint_tensors(config, weights, dtype)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
@@ -69,21 +66,11 @@ def write_head(
         tensor_sha256=tensor_hashes(tensors),
         doubts=doubts_of(config, target, engines),
     )
-    building: Path | None = None
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    with model_folder(out) as building:
         save_file(tensors, building / "model.safetensors", metadata={"format": "pt"})
         (building / "config.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
         (building / PROVENANCE_NAME).write_text(provenance.model_dump_json(indent=2) + "\n", encoding="utf-8")
         _check_read_back(building, target, config, tensors, dtype)
-        building.chmod(0o755)  # temporary folders are private, a model folder is not
-        building.rename(out)
-    except OSError as error:
-        raise CheckpointError(f"{out}: cannot be written ({error.strerror}); free some disk or choose another folder") from error
-    finally:
-        if building is not None:
-            shutil.rmtree(building, ignore_errors=True)
     return Exported(folder=out, num_bytes=sum(file.stat().st_size for file in out.iterdir()), config=written, provenance=provenance)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that a kill at any moment leaves whole: written beside, flushed to the disk, then renamed into place.
+"""Checkpoints that a kill at any moment leaves whole.
 
 `checkpoints/step-NNNNNNNN/` holds `tensors.safetensors` (weights in float32 and the optimiser's state) and `state.json`. Training
 draws no random numbers after its first weights, and the order of samples follows from seed and step, so there is nothing else to
@@ -8,7 +8,6 @@ keep.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from breakeven.checkpoints.whole_folder import UNFINISHED, whole_folder
 from breakeven.errors import StoreError
 
 __all__ = ["Checkpoint", "newest_checkpoint", "read_checkpoint", "remove_old", "write_checkpoint", "write_whole"]
@@ -58,23 +58,14 @@ def write_whole(path: Path, files: Mapping[str, Mapping[str, Any]]) -> Path:
     Raises:
         StoreError: disk full or no permission.
     """
-    beside = path.parent / f".{path.name}.writing"
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        for name, content in files.items():
-            if name.endswith(".safetensors"):
-                save_file({key: tensor.contiguous() for key, tensor in content.items()}, beside / name)
-            else:
-                (beside / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
-            _flush(beside / name)
-        _flush(beside)
-        if path.exists():
-            shutil.rmtree(path)
-        beside.rename(path)
-        _flush(path.parent)
+        with whole_folder(path, replaces=True) as beside:
+            for name, content in files.items():
+                if name.endswith(".safetensors"):
+                    save_file({key: tensor.contiguous() for key, tensor in content.items()}, beside / name)
+                else:
+                    (beside / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(beside, ignore_errors=True)
         raise StoreError(
             f"{path}: cannot be written ({error}); free some space or name another folder, then start again: "
             "training goes on from the last checkpoint"
@@ -114,13 +105,5 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def remove_old(folder: Path, keep: int) -> None:
     """Keep the newest `keep` checkpoints, and nothing half-written."""
     found = sorted(path for path in (folder / FOLDER).iterdir() if NAME.fullmatch(path.name))
-    for path in [*found[:-keep], *(folder / FOLDER).glob(".*.writing")]:
+    for path in [*found[:-keep], *(folder / FOLDER).glob(UNFINISHED)]:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
