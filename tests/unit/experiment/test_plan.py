@@ -209,7 +209,7 @@ def test_every_mistake_is_listed_up_to_five() -> None:
 
 
 def test_other_files() -> None:
-    assert "holds nothing; expected keys such as" in refusal("")
+    assert "holds nothing; expected a plan with keys such as" in refusal("")
     assert "holds a list" in refusal("- 1\n- 2\n")
     assert "more than 20000 entries" in refusal("a: &a [1,1,1,1,1,1,1,1,1,1]\n" + bomb(6))
 
@@ -286,7 +286,7 @@ def test_tags_that_do_not_fit(text: str) -> None:
 
 
 def test_a_device_without_end_is_not_read_whole() -> None:
-    with pytest.raises(PlanError, match="more than 200000 bytes"):
+    with pytest.raises(PlanError, match="larger than 200 kB; expected a plan"):
         load_plan(Path("/dev/zero"))
 
 

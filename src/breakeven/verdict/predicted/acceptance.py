@@ -9,16 +9,18 @@ from typing import Any
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.errors import UsageError
+from breakeven.inputs.text import read_text
 
 __all__ = ["read_acceptance"]
 
 MAX_BYTES = 20_000_000
 MAX_DEPTH = 8
 MAX_POSITIONS = 128
-FORMS = (
-    "expected shares by position (0.83,0.60,0.45: P(first i drafts accepted)), accept lengths by number of drafts (3:2.88 or "
+EXPECTED = (
+    "shares by position (0.83,0.60,0.45: P(first i drafts accepted)), accept lengths by number of drafts (3:2.88 or "
     "2:2.36,4:3.08), or a JSON file of breakeven eval or breakeven read"
 )
+FORMS = f"expected {EXPECTED}"
 
 
 def read_acceptance(text: str) -> tuple[AcceptanceCurve, str]:
@@ -55,13 +57,7 @@ def _is_numbers(text: str) -> bool:
 
 
 def _from_file(path: Path) -> tuple[AcceptanceCurve, str]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--accept {path}: cannot be read ({error.strerror or error}); {FORMS}") from None
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"--accept {path}: larger than {MAX_BYTES // 1_000_000} MB; expected the JSON of one evaluation")
+    content = read_text(path, max_bytes=MAX_BYTES, expected=EXPECTED, error=UsageError, option="--accept")
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):

@@ -6,33 +6,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.costs.prediction_error import PredictionError
 from breakeven.costs.step_times import StepTimes
 from breakeven.costs.stepped_surface import SteppedSurface
 from breakeven.errors import UsageError
+from breakeven.inputs.checking import check_table
+from breakeven.inputs.text import read_text
+from breakeven.inputs.yaml_table import parse_yaml_table
 from breakeven.verdict.predicted.result import Prediction
 from breakeven.verdict.predicted.surfaces import batch_predictions, headline, with_error
 
 __all__ = ["StepFile", "predict_from_steps", "read_step_file"]
 
 MAX_BYTES = 200_000
+EXPECTED = "a few dozen step times under verify_ms, draft_ms and drafts; docs/predict.md shows the form"
 SERVED = "Isolated forward timings price a served round too cheap; times of served rounds are better"
 Milliseconds = Annotated[float, Field(gt=0.0, lt=1e7, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 class StepFile(BaseModel):
-    """`verify_ms` by tokens in the step, `draft_ms` of a whole round by requests."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(default="step times", max_length=200, description="Title of the prediction")
-    verify_ms: Mapping[Count, Milliseconds] = Field(min_length=2, max_length=10_000)
-    draft_ms: Mapping[Count, Milliseconds] = Field(min_length=1, max_length=10_000)
+    verify_ms: Mapping[Count, Milliseconds] = Field(
+        min_length=2, max_length=10_000, description="Time of a verification by tokens in the step"
+    )
+    draft_ms: Mapping[Count, Milliseconds] = Field(
+        min_length=1, max_length=10_000, description="Time of a whole round of the drafter by requests"
+    )
     drafts: int = Field(ge=1, le=128, description="Drafts a round that draft_ms was measured with")
     draft_passes: str = Field(
         default="unknown",
@@ -52,29 +57,11 @@ class StepFile(BaseModel):
 
 
 def read_step_file(path: Path) -> StepFile:
-    """Raises UsageError: unreadable, not YAML, or not of this form, with every problem by its key."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--step-times {path}: cannot be read ({error.strerror or error})") from None
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"--step-times {path}: larger than {MAX_BYTES // 1000} kB; expected a few dozen step times")
-    try:
-        document = yaml.safe_load(content)
-        if not isinstance(document, dict):
-            raise UsageError(
-                f"--step-times {path}: expected a mapping with verify_ms, draft_ms and drafts; docs/predict.md shows the form"
-            )
-        return StepFile.model_validate(document)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        raise UsageError(f"--step-times {path}: is not YAML; docs/predict.md shows the form") from None
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg'].lower()}"
-            for problem in error.errors(include_url=False)[:6]
-        )
-        raise UsageError(f"--step-times {path}: {problems}; docs/predict.md shows the form") from None
+    """Raises UsageError: unreadable, not YAML, or not of this form, with every problem by its line and key."""
+    text = read_text(path, max_bytes=MAX_BYTES, expected=EXPECTED, error=UsageError, option="--step-times")
+    where = f"--step-times {path}"
+    content, lines = parse_yaml_table(text, where, expected=EXPECTED, error=UsageError)
+    return check_table(StepFile, content, lines, where, whole="the file", error=UsageError)
 
 
 def predict_from_steps(

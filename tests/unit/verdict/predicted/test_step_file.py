@@ -48,18 +48,19 @@ def test_how_drafts_are_made_settles_what_more_of_them_cost(passes: str) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("verify_ms: {1: 1, 2: 2}\n", "draft_ms: field required"),
-        ("verify_ms: {1: -1, 2: 2}\ndraft_ms: {1: 1}\ndrafts: 3\n", "verify_ms.1"),
-        ("verify_ms: {0: 1, 2: 2}\ndraft_ms: {1: 1}\ndrafts: 3\n", "verify_ms.0"),
-        ("verify_ms: {1: .nan, 2: 2}\ndraft_ms: {1: 1}\ndrafts: 3\n", "verify_ms.1"),
-        ("verify_ms: {1: 1, 2: 2}\ndraft_ms: {1: 1}\ndrafts: 3\nother: 1\n", "other: extra inputs"),
-        ("- 1\n", "expected a mapping"),
-        ("{", "is not YAML"),
-        ("!!python/object/apply:os.system [id]", "is not YAML"),
+        ("verify_ms: {1: 1, 2: 2}\n", "key 'draft_ms' is missing in the file; expected: Time of a whole round of the drafter"),
+        ("verify_ms: {1: -1, 2: 2}\nREST", r"steps\.yaml:1: verify_ms\.1 is -1; expected greater than 0"),
+        ("verify_ms:\n  0: 1\n  2: 2\nREST", r"yaml:2: verify_ms\.0 has the key \(0\); expected greater than or equal to 1"),
+        ("verify_ms: {1: .nan, 2: 2}\nREST", "verify_ms.1 is nan; expected a finite number"),
+        ("verify_ms: {1: 1, 2: 2}\nRESTother: 1\n", r"steps\.yaml:4: unknown key 'other' in the file; known keys: name"),
+        ("verify_ms: {1: 1}\nREST", "verify_ms has 1; expected at least 2 entries"),
+        ("- 1\n", "holds a list; expected a few dozen step times under verify_ms"),
+        ("{", r"steps\.yaml:1: not valid YAML"),
+        ("!!python/object/apply:os.system [id]", "not valid YAML"),
     ],
 )
 def test_what_is_wrong_is_said_by_its_key(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "steps.yaml"
-    path.write_text(content, encoding="utf-8")
+    path.write_text(content.replace("REST", "draft_ms: {1: 1}\ndrafts: 3\n"), encoding="utf-8")
     with pytest.raises(UsageError, match=message):
         read_step_file(path)

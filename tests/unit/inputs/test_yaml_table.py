@@ -1,0 +1,80 @@
+"""Hostile YAML ends at once with one message; every key has its line."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from breakeven.errors import ReportedError, UsageError
+from breakeven.inputs.text import read_text
+from breakeven.inputs.yaml_table import parse_yaml_table
+
+
+def parsed(text: str) -> tuple[dict[object, object], dict[tuple[str, ...], int]]:
+    content, lines = parse_yaml_table(text, "f.yaml", expected="a table", error=UsageError)
+    return content, dict(lines)
+
+
+def bomb(link: str) -> str:
+    """Each line holds the one before ten times: ten billion entries if unfolded."""
+    names = "abcdefghijk"
+    lines = [f"{new}: &{new} {link.format(', '.join([f'*{old}'] * 10))}\n" for old, new in itertools.pairwise(names)]
+    return f"{names[0]}: &{names[0]} {{x: 1}}\n{''.join(lines)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (bomb("[{}]"), "more than 20000 entries (aliases that repeat each other?); expected a table"),
+        (bomb("{{<<: [{}]}}"), "more than 20000 entries"),
+        ("a: &a [*a]", "more than 20000 entries"),
+        ("[" * 50_000, "not valid YAML"),
+        ("a: 1\nb: 2\na: 3", "f.yaml:3: key 'a' stands on line 1 too; expected it once"),
+        ("a:\n\t- 1", "f.yaml:2: not valid YAML at column 1"),
+        ("!!python/object/apply:os.system [id]", "f.yaml:1: not valid YAML"),
+        ("a: !!int x", "f.yaml: not valid YAML (ValueError"),
+        ("a: 1\n---\nb: 2", "f.yaml:2: not valid YAML"),
+        ("- a", "f.yaml: holds a list; expected a table"),
+        ("", "f.yaml: holds nothing; expected a table"),
+        ("x" * 1000, "f.yaml: holds 'xxx"),
+    ],
+)
+def test_what_is_refused(text: str, message: str) -> None:
+    began_s = time.process_time()
+    with pytest.raises(UsageError) as caught:
+        parsed(text)
+    assert str(caught.value).startswith("f.yaml:")
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert time.process_time() - began_s < 10.0
+
+
+def test_keys_and_items_have_lines_and_merged_keys_too() -> None:
+    content, lines = parsed("a: &shared\n  b: 1\nc:\n  <<: *shared\n  d: [1,\n    2]\n1: x\n")
+    assert content == {"a": {"b": 1}, "c": {"b": 1, "d": [1, 2]}, 1: "x"}
+    assert {path: lines[path] for path in [("a", "b"), ("c", "b"), ("c", "d", "1"), ("1",)]} == {
+        ("a", "b"): 2,
+        ("c", "b"): 2,
+        ("c", "d", "1"): 6,
+        ("1",): 7,
+    }
+
+
+def test_text_is_read_within_bounds(tmp_path: Path) -> None:
+    def read(path: Path) -> str:
+        return read_text(path, max_bytes=1000, expected="a note", error=ReportedError, option="--note")
+
+    file = tmp_path / "f"
+    file.write_bytes(b"\xef\xbb\xbfcaf\xc3\xa9")
+    assert read(file) == "caf\u00e9"
+    for content, message in ((b"x" * 1001, "larger than 1 kB"), (b"ab\xff", "byte 2 is not UTF-8")):
+        file.write_bytes(content)
+        with pytest.raises(ReportedError) as caught:
+            read(file)
+        assert str(caught.value) == f"--note {file}: {message}; expected a note"
+    for path in (tmp_path, tmp_path / "absent", Path("/dev/zero")):
+        with pytest.raises(ReportedError, match=r"^--note .*; expected a note$"):
+            read(path)
