@@ -24,7 +24,7 @@ from breakeven.costs.prior.architecture import target_shape
 from breakeven.costs.prior.drafter import default_drafter
 from breakeven.costs.prior.kernel_surface import KernelSurface
 from breakeven.costs.prior.parts import Kernels
-from breakeven.costs.table import read_speedups
+from breakeven.costs.table_file import read_speedups
 from breakeven.costs.validation import LeftOut, coverage, impossible, leave_out, summary
 
 HERE = Path(__file__).parent

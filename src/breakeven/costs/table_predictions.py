@@ -23,6 +23,10 @@ from breakeven.printed.figures import Bounds
 __all__ = ["Asked", "TablePrediction", "predict_table"]
 
 
+# what cannot be predicted, and why
+Missing = tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a user wants of a table besides the rows without a speedup: an accept length, or another number of drafts."""
@@ -58,19 +62,26 @@ class _Wanted:
 
 def predict_table(
     rows: Sequence[TableRow], asked: Asked, *, threshold: float
-) -> tuple[tuple[TablePrediction, ...], tuple[TableRow, ...], tuple[str, ...]]:
+) -> tuple[tuple[TablePrediction, ...], tuple[TableRow, ...], tuple[Missing, ...]]:
     """Predictions; the rows left out as impossible; and what could not be predicted, with the reason."""
     void = impossible(rows)
     void_numbers = {row.number for row in void}
     known = [row for row in rows if row.number not in void_numbers and row.cost is not None]
     found: list[TablePrediction] = []
-    missing: list[str] = []
+    missing: list[Missing] = []
     for wanted in _wanted(rows, known, asked):
         prediction = _predict(wanted, known, threshold)
         if prediction is None:
-            missing.append(f"{wanted.label}: no measured row of the same deployment to predict it from; measure one data set there")
+            missing.append((wanted.label, f"{_nothing_near(wanted.row, known)}; measure one data set there"))
         else:
             found.append(prediction)
+    longest = max((row.shape.longest or 0 for row in known), default=0)
+    if asked.accept_length is not None and not any(
+        row.shape.longest is None or asked.accept_length <= row.shape.longest for row in known
+    ):
+        missing.append(
+            (f"accept length {asked.accept_length:g}", f"above {longest}, the most that any shape in the table can give")
+        )
     for num_drafted in asked.num_drafted:
         found += _more_drafts(known, num_drafted, threshold, missing)
     return tuple(found), void, tuple(missing)
@@ -83,11 +94,12 @@ def _wanted(rows: Sequence[TableRow], known: Sequence[TableRow], asked: Asked) -
     if asked.accept_length is None:
         return
     length = Length(value=asked.accept_length, low=asked.accept_length, high=asked.accept_length)
-    seen: set[object] = set()
+    seen: list[TableRow] = []
     for row in known:
-        configuration = (row.setup, row.deployment, row.drafter, row.shape)
-        if configuration not in seen and (row.shape.longest is None or asked.accept_length <= row.shape.longest):
-            seen.add(configuration)
+        if not any(_configuration(other) == _configuration(row) and other.has_context_of(row) for other in seen):
+            seen.append(row)
+            if row.shape.longest is not None and asked.accept_length > row.shape.longest:
+                continue
             template = TableRow(
                 number=-1,
                 setup=row.setup,
@@ -101,15 +113,21 @@ def _wanted(rows: Sequence[TableRow], known: Sequence[TableRow], asked: Asked) -
                 accept_length=None,
                 speedup=None,
                 plain_speed=asked.plain_speed,
+                context=row.context,
             )
-            yield _Wanted(label=f"{template.label}, accept length {asked.accept_length:g}", row=template, length=length)
+            context = f", context {row.context:g}" if row.context is not None else ""
+            yield _Wanted(label=f"{template.label}{context}, accept length {asked.accept_length:g}", row=template, length=length)
 
 
 def _predict(wanted: _Wanted, known: Sequence[TableRow], threshold: float) -> TablePrediction | None:
     row = wanted.row
     # an accept length that was asked for has no data set of its own, so every measured one counts
     is_asked = row.number < 0
-    same = [other for other in known if _configuration(other) == _configuration(row) and (is_asked or other.dataset != row.dataset)]
+    same = [
+        other
+        for other in known
+        if _configuration(other) == _configuration(row) and other.has_context_of(row) and (is_asked or other.dataset != row.dataset)
+    ]
     near = [other for other in same if as_neighbour(other) in fitting([as_neighbour(o) for o in same], row.plain_speed)]
     if len(near) >= 3:
         return _from_rows(wanted, near, data_set_error(len(near)), threshold)
@@ -119,6 +137,21 @@ def _predict(wanted: _Wanted, known: Sequence[TableRow], threshold: float) -> Ta
     if near:
         return _from_rows(wanted, near, data_set_error(len(near)), threshold)
     return _from_rows(wanted, other_method, KINDS["another method"], threshold) if other_method else None
+
+
+def _nothing_near(row: TableRow, known: Sequence[TableRow]) -> str:
+    """Why no row stands in: where only the load or the context differs, that is told, because c changes with both."""
+    same = [other for other in known if _but_load(other) == _but_load(row)]
+    loads = sorted({other.concurrency for other in same} - {row.concurrency}, key=lambda load: (len(load), load))
+    if any(other.concurrency == row.concurrency and not other.has_context_of(row) for other in same):
+        return "measured only at other contexts, and the cost of a round changes with context"
+    if loads and all(other.concurrency != row.concurrency for other in same):
+        return f"measured only at concurrency {', '.join(loads)}, and the cost of a round changes with load"
+    return "no measured row of the same deployment to predict it from"
+
+
+def _but_load(row: TableRow) -> tuple[object, ...]:
+    return row.setup, row.target, row.where, row.method, row.drafter, row.shape
 
 
 def _configuration(row: TableRow) -> tuple[object, ...]:
@@ -135,7 +168,8 @@ def _from_rows(wanted: _Wanted, others: Sequence[TableRow], error: PredictionErr
     doubts = []
     lengths = [row.accept_length for row in neighbours]
     if not 0.9 * min(lengths) <= length <= 1.1 * max(lengths):
-        doubts.append(f"its accept length lies outside those measured ({min(lengths):.2f} to {max(lengths):.2f})")
+        measured = f"{min(lengths):.2f}" + (f" to {max(lengths):.2f}" if max(lengths) > min(lengths) else " alone")
+        doubts.append(f"its accept length lies outside those measured ({measured})")
     if max(apart) > math.log1p(error.tenth):
         doubts.append("the measured rows disagree more than such rows usually do, so the interval holds them all")
     return _prediction(
@@ -151,27 +185,31 @@ def _from_rows(wanted: _Wanted, others: Sequence[TableRow], error: PredictionErr
     )
 
 
-def _more_drafts(known: Sequence[TableRow], num_drafted: int, threshold: float, missing: list[str]) -> Iterable[TablePrediction]:
+def _more_drafts(
+    known: Sequence[TableRow], num_drafted: int, threshold: float, missing: list[Missing]
+) -> Iterable[TablePrediction]:
     groups: dict[tuple[object, ...], dict[int, TableRow]] = {}
     for row in known:
         if row.shape.is_chain:
-            groups.setdefault((row.deployment, row.drafter, row.dataset), {})[row.shape.steps] = row
+            groups.setdefault((row.deployment, row.drafter, row.dataset, row.context), {})[row.shape.steps] = row
     if not groups:
-        missing.append(f"k={num_drafted}: no chain of known length in the table; give steps and topk 1, or draft_tokens for vLLM")
+        missing.append(
+            (f"k={num_drafted}", "no chain of known length in the table; give steps and topk 1, or draft_tokens for vLLM")
+        )
     for by_drafts in groups.values():
         first = next(iter(by_drafts.values()))
         name = " / ".join(part for part in (first.target, first.drafter, f"k={num_drafted}", first.dataset) if part)
         if num_drafted in by_drafts:
             continue
         if len(by_drafts) < 2:
-            missing.append(f"{name}: rows with one number of drafts only ({min(by_drafts)}); a second one shows what a draft costs")
+            missing.append((name, f"rows with one number of drafts only ({min(by_drafts)}); a second one shows what a draft costs"))
             continue
         try:
             curve = AcceptanceCurve.from_lengths(
                 {k: row.accept_length.estimate for k, row in by_drafts.items() if row.accept_length is not None}
             )
         except ValueError as error:
-            missing.append(f"{name}: {error}")
+            missing.append((name, str(error)))
             continue
         length = curve.length(num_drafted)
         error_bar = KINDS["other numbers of drafts"]

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
-from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.costs.neighbours import Neighbour, cost_from
 from breakeven.costs.prediction_error import PredictionError
 from breakeven.costs.round_line import RoundLine
@@ -38,8 +37,8 @@ class LeftOut:
 
 
 def impossible(rows: Iterable[TableRow]) -> tuple[TableRow, ...]:
-    """Rows whose whole interval of c lies below what any round can cost; their accept length at most what their shape allows."""
-    return tuple(row for row in rows if row.highest_cost is not None and row.highest_cost < IMPOSSIBLE_BELOW)
+    """Rows whose figures cannot all be true: c below what any round can cost, more accepted than drafted, figures at odds."""
+    return tuple(row for row in rows if row.why_impossible)
 
 
 def leave_out(rows: Sequence[TableRow]) -> tuple[LeftOut, ...]:
@@ -126,7 +125,9 @@ def other_drafters(row: TableRow, known: Sequence[TableRow]) -> tuple[list[Table
     if row.shape == Shape():
         return [], []
     others = [
-        other for other in known if other.drafter != row.drafter and other.shape == row.shape and other.machine == row.machine
+        other
+        for other in known
+        if other.drafter != row.drafter and other.shape == row.shape and other.machine == row.machine and other.has_context_of(row)
     ]
     return [other for other in others if other.method == row.method], [other for other in others if other.method != row.method]
 

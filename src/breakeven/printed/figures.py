@@ -8,6 +8,12 @@ from dataclasses import dataclass
 
 __all__ = ["Bounds", "PrintedFigure"]
 
+# Separators that can mean one thing only: thousands, several times or before other decimals; and one comma that no three digits
+# follow, or that a zero goes before. "2,950" is 2950 or 2.95, so it is refused.
+_POINT_DECIMALS = re.compile(r"\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?:\.\d+)?|\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}")
+_COMMA_DECIMALS = re.compile(
+    r"\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+,\d+|\d{1,3}(?:\.\d{3})+,\d+|0,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,}"
+)
 _NUMBER = re.compile(r"\+?(?P<digits>\d+(?:\.(?P<decimals>\d*))?|\.(?P<only_decimals>\d+))(?:[eE](?P<exponent>[+-]?\d{1,2}))?")
 
 
@@ -45,14 +51,14 @@ class PrintedFigure:
 
     @classmethod
     def parse(cls, text: str) -> PrintedFigure:
-        """Read a plain decimal number with an optional percent sign.
+        """Read a decimal number with an optional percent sign; separators of thousands and a decimal comma where they are plain.
 
         Raises:
-            ValueError: says what is wrong with the text (words, signs, separators, not finite).
+            ValueError: says what is wrong with the text (words, signs, ambiguous separators, not finite).
         """
         shown = text.strip()
         body, is_percent = (shown[:-1].rstrip(), True) if shown.endswith("%") else (shown, False)
-        match = _NUMBER.fullmatch(body)
+        match = _NUMBER.fullmatch(_without_separators(body))
         if match is None:
             raise ValueError(_what_is_wrong(body))
         decimals = match["only_decimals"] or match["decimals"] or ""
@@ -70,14 +76,25 @@ class PrintedFigure:
         return self.text or f"{self.value:g}"
 
 
+def _without_separators(body: str) -> str:
+    if _POINT_DECIMALS.fullmatch(body):
+        return re.sub(r"[^\d.]", "", body)
+    if _COMMA_DECIMALS.fullmatch(body):
+        return re.sub(r"[^\d,]", "", body).replace(",", ".")
+    return body
+
+
 def _what_is_wrong(body: str) -> str:
     lowered = body.lower().lstrip("+-")
     if lowered in {"nan", ".nan", "inf", ".inf", "infinity"}:
         return "is not a finite number; leave the field out where the figure is not known"
     if body.startswith("-"):
         return "is negative"
-    if re.fullmatch(r"\d{1,3}([, ]\d{3})+([.,]\d+)?", body) or re.fullmatch(r"\d+,\d+", body):
-        return "has a comma or a space in it; write the digits together with a point before decimals, such as 1850 or 0.42"
+    if re.fullmatch(r"\d+,\d+", body):
+        return (
+            "has a comma that may stand before thousands or before decimals; write the digits together with a point before "
+            "decimals, such as 1850 or 0.42"
+        )
     if body.startswith(("~", "≈", "<", ">", "±")):
         return "is not a plain number; give the number alone and put what is uncertain about it into notes"
     return "is not a number; give the number alone, such as 57.3, and put the rest into notes"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from breakeven.costs.prediction_error import KINDS, data_set_error
-from breakeven.costs.table import read_speedups
+from breakeven.costs.table_file import read_speedups
 from breakeven.costs.validation import LeftOut, coverage, leave_out, summary
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

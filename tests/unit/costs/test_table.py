@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from breakeven.costs.table import Shape, is_speedup_table, read_speedups
+from breakeven.costs.table import Shape
+from breakeven.costs.table_file import is_speedup_table, read_speedups
 from breakeven.costs.table_predictions import Asked, predict_table
 from breakeven.costs.validation import impossible
 from breakeven.errors import ReportedError
@@ -120,13 +121,140 @@ def test_other_numbers_of_drafts_need_two(tmp_path: Path) -> None:
     rows = read_speedups(table(tmp_path, "M,H100,vllm,d,3,1,3,a,1,2.4,100,150"))
     found, _, missing = predict_table(rows, Asked(num_drafted=(5,)), threshold=0.03)
     assert found == ()
-    assert "a second one" in missing[0]
+    assert "a second one" in missing[0][1]
+
+
+SHORT = "target,engine,drafter,method,draft_tokens,workload,concurrency,"
+
+
+def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "M;vllm 0.11.0;d;eagle3;3;a;1;2,60;150,0;1.261,5",
+        header="target;engine;drafter;method;draft_tokens;workload;concurrency;accept_len;base_tok_s;spec_tok_s\n",
+    )
+    assert is_speedup_table(path)
+    (row,) = read_speedups(path)
+    assert row.accept_length is not None
+    assert row.accept_length.estimate == pytest.approx(2.6)
+    assert row.speedup is not None
+    assert row.speedup.estimate == pytest.approx(1261.5 / 150.0)
+
+
+@pytest.mark.parametrize(("written", "value"), [("1.74x", 1.74), ("1,74 ×", 1.74), ("+85 %", 1.85), ("-10%", 0.9), ("1.5", 1.5)])
+def test_a_speedup_as_people_write_it(tmp_path: Path, written: str, value: float) -> None:
+    (row,) = read_speedups(table(tmp_path, f'M,vllm,d,eagle3,3,a,1,2.6,"{written}"', header=SHORT + "accept_len,speedup\n"))
+    assert row.speedup is not None
+    assert row.speedup.estimate == pytest.approx(value)
+
+
+def test_a_percentage_without_a_sign_is_two_things(tmp_path: Path) -> None:
+    with pytest.raises(ReportedError, match=r"row 1, speedup: '160 %' may be a ratio or a gain; write 1.60 or \+60 %"):
+        read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a,1,2.6,160 %", header=SHORT + "accept_len,speedup\n"))
+
+
+@pytest.mark.parametrize(
+    ("unit", "speedup"),
+    [
+        ("TPOT ms", 2.0),
+        ("ms/token", 2.0),
+        ("ITL (ms)", 2.0),
+        ("s", 2.0),
+        ("1000/TPOT", 0.5),
+        ("tok/s per user", 0.5),
+        ("output tokens per second", 0.5),
+        ("", 0.5),
+    ],
+)
+def test_less_of_a_time_is_faster(tmp_path: Path, unit: str, speedup: float) -> None:
+    (row,) = read_speedups(
+        table(tmp_path, f"M,vllm,d,eagle3,3,a,1,2.6,8.00,4.00,{unit}", header=SHORT + "accept_len,base_tok_s,spec_tok_s,unit\n")
+    )
+    assert row.speedup is not None
+    assert row.speedup.estimate == pytest.approx(speedup)
+
+
+def test_columns_of_times(tmp_path: Path) -> None:
+    (row,) = read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a,1,2.6,8.00,4.00", header=SHORT + "al,plain_tpot_ms,spec_tpot_ms\n"))
+    assert row.speedup is not None
+    assert row.speedup.estimate == pytest.approx(2.0)
+    assert row.plain_speed == pytest.approx(125.0)
+
+
+def test_figures_at_odds_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    header = SHORT + "accept_len,base_tok_s,spec_tok_s,speedup\n"
+    rows = read_speedups(
+        table(
+            tmp_path,
+            "M,vllm,d,eagle3,3,a,1,2.6,100,150,1.20",
+            "M,vllm,d,eagle3,3,b,1,2.6,100,150,1.5",
+            "M,vllm,d,eagle3,3,c,1,4.60,100,150,1.51",
+            "M,vllm,d,eagle3,3,e,1,2.4,,,",
+            header=header,
+        )
+    )
+    found, void, _ = predict_table(rows, Asked(), threshold=0.03)
+    assert [row.dataset for row in void] == ["a", "c"]
+    assert "its two speeds give 1.50" in void[0].why_impossible
+    assert "above 4, the most that k=3 can give" in void[1].why_impossible
+    assert found[0].evidence == ("M / d / k=3 / b at c=1",)
+
+
+def test_drafts_of_vllm_alone_are_a_chain(tmp_path: Path) -> None:
+    header = SHORT + "accept_len,speedup\n"
+    rows = read_speedups(table(tmp_path, "M,vllm 0.31.0,d,eagle3,3,a,1,2.6,1.5", header=header))
+    assert rows[0].shape == Shape(3, 1, 3)
+    # a tree of SGLang is none because its number of nodes is known
+    (tree,) = read_speedups(table(tmp_path, "M,sglang,d,eagle3,8,a,1,2.6,1.5", header=header))
+    assert not tree.shape.is_chain
+
+
+def test_a_rate_is_read_by_the_engines_release(tmp_path: Path) -> None:
+    header = "engine,steps,topk,draft_tokens,concurrency,accept_rate,speedup\n"
+    old, new, unknown = (
+        read_speedups(table(tmp_path, f"{engine},3,1,4,1,0.58,1.5", header=header))[0]
+        for engine in ("sglang 0.5.8", "sglang 0.5.15", "sglang")
+    )
+    assert old.accept_length is not None
+    assert old.accept_length.estimate == pytest.approx(2.32)
+    assert new.accept_length is not None
+    assert new.accept_length.estimate == pytest.approx(2.74)
+    assert unknown.accept_length is None
+    assert "accept length 2.32 or 2.74" in unknown.why_impossible
+
+
+def test_other_contexts_and_loads_do_not_stand_in(tmp_path: Path) -> None:
+    header = SHORT + "accept_len,speedup,input_len\n"
+    rows = read_speedups(
+        table(
+            tmp_path,
+            "M,vllm,d,eagle3,3,a,8,2.6,1.30,1024",
+            "M,vllm,d,eagle3,3,b,8,2.6,1.80,65536",
+            "M,vllm,d,eagle3,3,e,8,2.6,,1500",
+            "M,vllm,d,eagle3,3,f,8,2.6,,8000",
+            "M,vllm,d,eagle3,3,g,64,2.6,,1024",
+            header=header,
+        )
+    )
+    found, _, missing = predict_table(rows, Asked(), threshold=0.03)
+    assert [one.speedup for one in found] == pytest.approx([1.30])
+    assert [reason.partition(",")[0] for _, reason in missing] == [
+        "measured only at other contexts",
+        "measured only at concurrency 8",
+    ]
+
+
+def test_an_accept_length_that_no_shape_allows_is_not_passed_over(tmp_path: Path) -> None:
+    rows = read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a:20,1,2.6,1.5", header=SHORT + "accept_len,speedup\n"))
+    _, _, missing = predict_table(rows, Asked(accept_length=4.5), threshold=0.03)
+    assert missing == (("accept length 4.5", "above 4, the most that any shape in the table can give"),)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("a,b\n1,2\n", "no column speedup"),
+        ("speedup,accept_length\n-120%,2\n", "a loss of everything"),
         ("speedup,accept_length\nfast,2\n", "row 1, speedup"),
         ("speedup,accept_length\n-1,2\n", "row 1, speedup"),
         ("speedup,accept_length\n1.5,0.2\n", "cannot be below 1"),

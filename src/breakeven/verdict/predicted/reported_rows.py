@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from breakeven.costs.table import Shape, TableRow, is_speedup_table, read_speedups
+from breakeven.costs.table import Shape, TableRow
+from breakeven.costs.table_file import is_speedup_table, read_speedups
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.verdict.reported.case import Case, study
 from breakeven.verdict.reported.comparing import Pair, baseline_for

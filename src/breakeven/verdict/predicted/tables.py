@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.costs.table_predictions import Asked, TablePrediction, predict_table
 from breakeven.verdict.predicted.reported_rows import load_rows
 from breakeven.verdict.predicted.result import Prediction, Range, Row, Unpredicted
@@ -18,7 +17,8 @@ def predict_from_table(path: Path, asked: Asked, *, threshold: float | None) -> 
     title, rows, own_threshold = load_rows(path)
     limit = own_threshold if threshold is None else threshold
     found, void, missing = predict_table(rows, asked, threshold=limit)
-    known = sum(1 for row in rows if row.cost is not None) - len(void)
+    left_out = {row.number for row in void}
+    known = sum(1 for row in rows if row.cost is not None and row.number not in left_out)
     return Prediction(
         kind="measured rows",
         title=f"{title}: {known} of {len(rows)} rows measured",
@@ -28,14 +28,11 @@ def predict_from_table(path: Path, asked: Asked, *, threshold: float | None) -> 
         left_out=tuple(
             Unpredicted(
                 label=f"row {row.number} ({row.label})",
-                reason=f"a round would cost at most {row.highest_cost:.2f} plain steps; below {IMPOSSIBLE_BELOW:g} is impossible, "
-                "so the baseline or the accept length is wrong",
+                reason=row.why_impossible,
             )
             for row in void
         ),
-        unpredicted=tuple(
-            Unpredicted(label=label, reason=reason.strip()) for label, _, reason in (text.partition(":") for text in missing)
-        ),
+        unpredicted=tuple(Unpredicted(label=label, reason=reason) for label, reason in missing),
         next_measurements=_next(found),
     )
 

@@ -23,9 +23,6 @@ MAX_BYTES = 500_000
 MAX_ROWS = 1000
 MAX_PROBLEMS_SHOWN = 12
 
-_TEXT_COLUMNS = frozenset(
-    {"arm", "engine", "version", "drafter", "method", "workload", "quantization", "notes", "target", "model_type", "hardware"}
-)
 # Names people use for a key; only to name the right one when theirs is refused.
 _SYNONYMS = {
     "acc_len": "accept_length",
@@ -166,18 +163,11 @@ def _csv_document(path: Path, text: str) -> dict[str, Any]:
         if len(line) > len(header):
             raise ReportedError(f"{path}, row {number}: {len(line)} cells, but {len(header)} columns are named")
         named = {key: cell.strip() for key, cell in zip(header, line, strict=False) if cell.strip()}
-        if delimiter != ",":
-            named = {key: cell if key in _TEXT_COLUMNS else _with_point(cell) for key, cell in named.items()}
         for key, inside in (("target", "name"), ("model_type", "model_type")):
             _shared(table.setdefault("target", {}), inside, named.pop(key, None), path, number)
         _shared(table, "hardware", named.pop("hardware", None), path, number)
         rows.append(named)
     return table
-
-
-def _with_point(cell: str) -> str:
-    """A decimal comma as a point. Three digits after it may be thousands: such a cell stays, and is refused with the reason."""
-    return cell.replace(",", ".") if re.fullmatch(r"\d+,(\d{1,2}|\d{4,})(\s*%)?", cell) else cell
 
 
 def _shared(into: dict[str, Any], key: str, value: str | None, path: Path, number: int) -> None:
