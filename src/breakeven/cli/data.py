@@ -238,17 +238,20 @@ def _counter(what: str) -> Callable[[int, int, int], None]:
     """A line on stderr every few seconds: done, total, tokens."""
     import time
 
+    from breakeven.drafter.data.time_left import TimeLeft
     from breakeven.units import format_duration, format_rate
 
     start_s = said_s = time.monotonic()
+    time_left = TimeLeft()
 
     def tell(done: int, total: int, num_tokens: int) -> None:
         nonlocal said_s
         now_s = time.monotonic()
+        left_s = time_left(done, total - done, now_s)
         if now_s - said_s >= PROGRESS_S or done == total:
             said_s, elapsed_s = now_s, max(now_s - start_s, 1e-9)
-            left = format_duration((total - done) * elapsed_s / done)
-            typer.echo(f"{done} of {total} {what}, {format_rate(num_tokens / elapsed_s)}, about {left} left", err=True)
+            left = "" if left_s is None else f", about {format_duration(left_s)} left"
+            typer.echo(f"{done} of {total} {what}, {format_rate(num_tokens / elapsed_s)}{left}", err=True)
 
     return tell
 

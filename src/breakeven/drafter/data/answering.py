@@ -17,6 +17,7 @@ from breakeven.drafter.data.looping import looping_reason
 from breakeven.drafter.data.prompt_records import PromptRecord
 from breakeven.drafter.data.rendering import RenderingError, render_conversation
 from breakeven.drafter.data.target_files import TargetFiles
+from breakeven.drafter.data.time_left import TimeLeft
 from breakeven.drafter.data.training_records import AnswerRecord, Header, Sampling, TokenSource
 from breakeven.errors import DataError, UsageError
 
@@ -221,13 +222,15 @@ class _Taking:
         self._num_missing = num_missing
         self._tell = tell
         self._start_s = self._flushed_s = time.monotonic()
-        self._num_taken = self._num_new_tokens = self._num_unusable = 0
+        self._num_taken = self._num_new_tokens = self._num_unusable = self._num_answered = 0
+        self._time_left = TimeLeft()
         self.num_new = self.num_duplicates = self.num_looping = 0
         self.skipped: dict[str, int] = {}
 
     def take(self, answer: Answer) -> None:
         self._num_taken += 1
         record, reason = None, answer.skipped
+        self._num_answered += reason is None
         if reason is None:
             try:
                 record = _record(answer, self._target)
@@ -250,20 +253,20 @@ class _Taking:
             else:
                 self.num_duplicates += 1
         now_s = time.monotonic()
+        left_s = self._time_left(self._num_answered, self._num_missing - self._num_taken, now_s)
         if now_s - self._flushed_s >= FLUSH_S or self._num_taken == self._num_missing:
             self._flushed_s = now_s
             self._file.flush()
-            self._say(now_s - self._start_s)
+            self._say(now_s - self._start_s, left_s)
 
-    def _say(self, elapsed_s: float) -> None:
-        left = self._num_missing - self._num_taken
+    def _say(self, elapsed_s: float, left_s: float | None) -> None:
         self._tell(
             Progress(
-                num_done=self._num_wanted - left,
+                num_done=self._num_wanted - self._num_missing + self._num_taken,
                 num_wanted=self._num_wanted,
                 num_tokens=self._file.num_tokens,
                 tokens_per_s=self._num_new_tokens / elapsed_s if elapsed_s > 0 else 0.0,
-                left_s=left * elapsed_s / self._num_taken if self._num_taken else None,
+                left_s=left_s,
             )
         )
 

@@ -25,7 +25,7 @@ from breakeven.drafter.devices import chosen_device
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 from breakeven.errors import PromptsError, UsageError
 
-__all__ = ["generate"]
+__all__ = ["Answer", "generate"]
 
 logger = logging.getLogger(__name__)
 

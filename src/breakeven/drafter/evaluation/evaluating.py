@@ -67,6 +67,7 @@ def evaluate_folders(
         stop_ids=sorted(files.stop_token_ids),
         dtype=DTYPES[dtype],
         device=place,
+        told=told,
     )
     told(f"the target's states at {sum(len(answer.token_ids) for answer in answers)} tokens")
     capture = Capture.from_folder(target, head.config.auxiliary_layers, device=place, dtype=DTYPES[dtype])

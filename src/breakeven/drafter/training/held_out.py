@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +71,9 @@ def prepare_judge(
     capture: Capture,
     config: Eagle3Config,
     plan: EvaluationPlan,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Judge:
-    """Let the target answer the prompts, greedily, and keep its states there.
+    """Let the target answer the prompts, greedily, and keep its states there; `say` is told how far it is.
 
     Raises:
         DataError: a prompt is among the training samples.
@@ -88,6 +89,7 @@ def prepare_judge(
         num_draft_tokens=plan.num_draft_tokens,
         dtype=capture.dtype,
         device=capture.device,
+        told=say,
     )
     with torch.no_grad():
         held_out = prepare(answers, capture)

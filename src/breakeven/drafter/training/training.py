@@ -88,7 +88,7 @@ def _train(
     judge = None
     if parts.prompts and processes.rank == 0:
         say(f"The target answers {len(parts.prompts)} held-out prompts, on which checkpoints are judged")
-        judge = prepare_judge(parts.target, parts.prompts, parts.samples, capture, config, plan.evaluation)
+        judge = prepare_judge(parts.target, parts.prompts, parts.samples, capture, config, plan.evaluation, say)
     elif not parts.prompts:
         notes.append("no held-out prompts in the data: the last weights are kept, and their accept length is not known")
     for note in notes:

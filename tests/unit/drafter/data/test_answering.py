@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import orjson
@@ -21,6 +21,7 @@ from breakeven.drafter.data.in_process import InProcess
 from breakeven.drafter.data.prompt_records import PromptRecord, prompt_id
 from breakeven.drafter.data.reading import read_samples
 from breakeven.drafter.data.target_files import TargetFiles
+from breakeven.drafter.data.time_left import KNOWN_FROM_ENDS
 from breakeven.drafter.data.training_records import Header
 from breakeven.errors import DataError, UsageError
 
@@ -72,6 +73,31 @@ def test_every_prompt_is_answered_and_read_again(tmp_path: Path, make_chat_targe
         assert target.tokenizer.text_of(answer).startswith("answer ")
         assert answer[-1] in target.stop_token_ids
         assert sample.loss_mask == (False,) * len(prompt) + (True,) * len(answer)
+
+
+def test_time_left_is_by_answers_that_took_time_not_by_those_that_were_refused(
+    tmp_path: Path, make_chat_target: Callable[..., TargetFiles], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    class Refusing:
+        """100 refused in no time, then a model is loaded, then an answer every two seconds."""
+
+        def fetch(self, asks: Sequence[Ask], take: Callable[[Answer], None]) -> None:
+            for ask in asks[:100]:
+                take(Answer(ask=ask, skipped="too long"))
+            clock[0] += 300
+            for ask in asks[100:]:
+                clock[0] += 2
+                take(Answer(ask=ask, message={"content": f"answer {ask.id}"}, finish_reason="stop"))
+
+    told: list[Progress] = []
+    chosen = AnswerSettings()
+    collect_answers(tmp_path / "train.jsonl", prompts(200), chosen, Refusing(), target=make_chat_target(), tell=told.append)
+    known = [progress for progress in told if progress.left_s is not None]
+    assert known[0].num_done == 100 + 1 + KNOWN_FROM_ENDS
+    assert [progress.left_s for progress in known] == [pytest.approx(2.0 * (200 - progress.num_done)) for progress in known]
 
 
 def test_greedy_and_sampled_share_a_call(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
@@ -170,6 +196,7 @@ from pathlib import Path
 from breakeven.drafter.data.answering import AnswerSettings, collect_answers
 from breakeven.drafter.data.in_process import InProcess
 from breakeven.drafter.data.target_files import TargetFiles
+from breakeven.drafter.data.time_left import KNOWN_FROM_ENDS
 sys.path.insert(0, sys.argv[3])
 from tests.unit.drafter.data.conftest import SlowGenerator
 from tests.unit.drafter.data.test_answering import prompts, says

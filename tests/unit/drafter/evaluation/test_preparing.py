@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from breakeven.drafter.capture.capture import Capture
+from breakeven.drafter.evaluation import preparing
 from breakeven.drafter.evaluation.preparing import greedy_answers, prepare
 from breakeven.drafter.evaluation.prompts import RenderedPrompt
 from breakeven.drafter.reference.decoding import greedy
@@ -40,6 +41,13 @@ def test_one_draft_a_round_needs_nothing_beyond(make_target):
     answers = greedy_answers(make_target(), PROMPTS, max_tokens=5, num_draft_tokens=1, stop_ids=())
     assert all(answer.beyond_ids == () for answer in answers)
     assert not any(answer.finished for answer in answers)
+
+
+def test_how_far_it_is_is_told_now_and_then(make_target, monkeypatch):
+    monkeypatch.setattr(preparing, "TELL_EVERY_S", 0.0)
+    told = []
+    greedy_answers(make_target(), PROMPTS, max_tokens=5, num_draft_tokens=3, stop_ids=(), told=told.append)
+    assert told == [f"{done} of 4 prompts answered" for done in (1, 2, 3, 4)]  # too few for a pace
 
 
 def test_an_answer_at_the_end_of_the_context_is_refused(make_target):
