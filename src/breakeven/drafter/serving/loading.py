@@ -80,7 +80,8 @@ def load(options: ServerOptions) -> Loaded:
 
     import torch
 
-    from breakeven.drafter.serving.core import DTYPES, EngineCore
+    from breakeven.drafter.serving.core import EngineCore
+    from breakeven.drafter.serving.models import DTYPES
 
     core = EngineCore.load(
         folder,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from breakeven.acceptance import Acceptance
+from breakeven.errors import UsageError
 
 __all__ = ["CoreStats", "FinishReason", "GenerationRequest", "TokenChunk"]
 
@@ -24,6 +26,21 @@ class GenerationRequest:
     seed: int | None = None
     ignore_eos: bool = False
     stop_token_ids: frozenset[int] = frozenset()
+
+    def refuse_impossible(self, *, context_length: int, vocab_size: int) -> None:
+        """Raises UsageError: no prompt, no room for an answer, a token outside the vocabulary, a sampling option out of range."""
+        if not 1 <= len(self.prompt_ids) < context_length:
+            raise UsageError(f"prompt of {len(self.prompt_ids)} tokens; expected 1 to {context_length - 1}")
+        if not all(0 <= token < vocab_size for token in self.prompt_ids):
+            raise UsageError(f"the prompt holds a token id outside the vocabulary of {vocab_size}")
+        if self.max_tokens < 1:
+            raise UsageError(f"max_tokens is {self.max_tokens}; expected at least 1")
+        if not 0.0 <= self.temperature < math.inf:
+            raise UsageError(f"temperature is {self.temperature}; expected 0 (greedy) or more")
+        if not 0.0 < self.top_p <= 1.0:
+            raise UsageError(f"top_p is {self.top_p}; expected above 0 and at most 1")
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"seed is {self.seed}; expected 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

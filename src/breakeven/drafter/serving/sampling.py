@@ -7,13 +7,14 @@ distributed as p. Shapes: R rows, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["NEAR_TIE", "Sampler", "greedy_choices"]
+__all__ = ["NEAR_TIE", "Sampler", "greedy_choices", "greedy_verify"]
 
 # Below this gap between the top two logits, float32 rounding may decide which token is greedy.
 NEAR_TIE = 1e-4
@@ -24,6 +25,14 @@ def greedy_choices(logits: Tensor) -> tuple[list[int], list[bool]]:
     """The greedy token of each row of `logits` [R, V], and whether the choice was a near-tie."""
     top = logits.topk(2, dim=-1)
     return top.indices[:, 0].tolist(), ((top.values[:, 0] - top.values[:, 1]) < NEAR_TIE).tolist()
+
+
+def greedy_verify(choices: Sequence[int], drafts: Sequence[int]) -> list[int]:
+    """Drafts as long as they are what the target would have chosen, then the target's own choice (one more than drafts)."""
+    num_accepted = 0
+    while num_accepted < len(drafts) and drafts[num_accepted] == choices[num_accepted]:
+        num_accepted += 1
+    return [*drafts[:num_accepted], choices[num_accepted]]
 
 
 @dataclass(slots=True)
