@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+from pydantic import Field, Strict, field_validator, model_validator
+
+from breakeven.experiment.plan_sections import Section
 
 __all__ = ["IDLE_ARM", "CurvePlan", "curve_arm", "curve_arms", "is_curve_arm"]
 
@@ -26,9 +28,7 @@ _ANY_BATCH = 100_000
 Whole = Annotated[int, Field(ge=1, le=64)]
 
 
-class CurvePlan(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
+class CurvePlan(Section):
     method: Literal["ngram", "eagle3"] = Field(default="eagle3", description="How to draft")
     drafter: str | None = Field(default=None, description="EAGLE-3 head: a folder, a hub id, or random (default)")
     num_draft_tokens: Annotated[tuple[Whole, ...], Strict(False)] = Field(

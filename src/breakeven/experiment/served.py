@@ -21,7 +21,7 @@ from breakeven.engines.server_log import log_lines
 from breakeven.errors import EngineDied, EngineError, LaunchError
 from breakeven.experiment.estimated_acceptance import LogWindow, with_estimated_acceptance
 from breakeven.experiment.live import MAX_STRETCH, Measured, seed_of
-from breakeven.experiment.plan_schema import TrialPlan
+from breakeven.experiment.plan_sections import TrialPlan
 from breakeven.experiment.schedule import Step
 from breakeven.loadgen.answers import GreedyAnswer, ask_greedily
 from breakeven.loadgen.client import Endpoint

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Speculation
 from breakeven.engines.registry import get_engine
-from breakeven.experiment.plan_schema import TrialPlan
+from breakeven.experiment.plan_sections import TrialPlan
 from breakeven.experiment.schedule import Step
 from breakeven.experiment.served import AttachedArm, Questions
 from breakeven.experiment.summary import trial_acceptance

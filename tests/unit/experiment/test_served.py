@@ -7,7 +7,7 @@ from breakeven.engines.base import Arm
 from breakeven.engines.registry import get_engine
 from breakeven.errors import EngineError, LaunchError
 from breakeven.experiment import served
-from breakeven.experiment.plan_schema import TrialPlan
+from breakeven.experiment.plan_sections import TrialPlan
 from breakeven.experiment.served import AttachedArm, Questions
 
 
