@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -29,7 +30,7 @@ def judged_run(folder: Path) -> Result:
 
 
 def read_result(source: Path) -> Result:
-    """Judge a run folder or a table of reported figures (.yaml, .yml, .csv), or read a result that `--json` printed.
+    """Judge a run folder or a table of reported figures (.yaml, .json, .csv, .md), or read a result that `--json` printed.
 
     Raises:
         UsageError: nothing there, or a JSON file that is no result of this version.
@@ -50,7 +51,16 @@ def read_result(source: Path) -> Result:
     except OSError as error:
         raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
     try:
-        version = _SchemaVersion.model_validate_json(text).schema_version
+        head = _SchemaVersion.model_validate_json(text)
+        version = head.schema_version
+        if version is None:
+            from breakeven.verdict.reported import judge_reported
+
+            if head.rows is not None:
+                return judge_reported(source)
+            raise UsageError(
+                f"{source}: not a result of schema {SCHEMA_VERSION} as printed by --json, nor a table of figures: neither schema_version nor rows is there"
+            )
         if version > SCHEMA_VERSION:
             raise UsageError(
                 f"{source}: result of schema {version}, newer than the {SCHEMA_VERSION} that this version reads; update breakeven"
@@ -62,6 +72,7 @@ def read_result(source: Path) -> Result:
 
 
 class _SchemaVersion(BaseModel):
-    """The one field that every version of a result has."""
+    """The one field that every version of a result has; a table of reported figures has rows instead."""
 
-    schema_version: int
+    schema_version: int | None = None
+    rows: Any = None

@@ -1,4 +1,4 @@
-"""`breakeven verdict PATH`: judge a run, or figures that somebody reported (a YAML or CSV table)."""
+"""`breakeven verdict PATH`: judge a run, or figures that somebody reported (a table)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["verdict"]
 
 def verdict(
     path: Annotated[
-        Path, typer.Argument(help="A run folder, a table of reported figures (.yaml, .yml or .csv), or a result saved as .json.")
+        Path,
+        typer.Argument(help="A run folder, a table of reported figures (.yaml, .json, .csv or .md), or a result saved as .json."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/result-schema.md).")] = False,
 ) -> None:

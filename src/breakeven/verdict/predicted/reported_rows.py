@@ -29,7 +29,9 @@ def load_rows(path: Path) -> tuple[str, tuple[TableRow, ...], float]:
 def _rows(case: Case) -> tuple[TableRow, ...]:
     # arms that admitted different numbers of requests say nothing of c; impossible pairs are left out by rule, further on
     pairs = {
-        (pair.arm.name, pair.load): pair for pair in case.pairs if pair.admission.is_equal is not False and not pair.is_tainted
+        (pair.arm.name, pair.load): pair
+        for pair in case.pairs
+        if pair.admission.is_equal is not False and not pair.is_tainted and not pair.unlike
     }
     rows: list[TableRow] = []
     for reading in case.readings:
@@ -40,7 +42,7 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
                 continue
             pair = pairs.get((arm.name, point.load))
             length = reading.accept_length(point.load)
-            baseline = baseline_for(arm, case.arms)
+            baseline = pair.baseline if pair is not None else baseline_for(arm, case.arms)
             plain = baseline.point(point.load) if baseline is not None else None
             speed = (plain.throughput or plain.request_speed) if plain is not None else None
             rows.append(
@@ -50,7 +52,7 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
                     target=case.table.target.name or "",
                     where=(
                         arm.quantization or "",
-                        case.table.hardware or "",
+                        arm.hardware or "",
                         " ".join(filter(None, (arm.engine, arm.version_text))),
                         str(arm.tensor_parallel or ""),
                         "",
@@ -63,6 +65,7 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
                     accept_length=length,
                     speedup=_speedup(pair, point.load.concurrency) or _from_cost(length, point.cost_ratio),
                     plain_speed=speed.value if speed is not None else None,
+                    context=point.input_tokens,
                 )
             )
     return tuple(rows)

@@ -52,6 +52,7 @@ _CONFIGURATION = (
     "drafted_share",
     "max_running_requests",
     "tensor_parallel",
+    "hardware",
     "quantization",
 )
 _POINT_FIGURES = ("throughput_tok_s", "request_speed_tok_s", "tpot_ms", "cost_ratio")
@@ -86,11 +87,16 @@ class Point:
     accept_length: PrintedFigure | None = None
     accept_rate: PrintedFigure | None = None
     cost_ratio: PrintedFigure | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedArm:
-    """One configuration. `accept_length` and `accept_rate` stand for all loads that have none of their own."""
+    """One configuration. `accept_length` and `accept_rate` stand for all loads that have none of their own.
+
+    is_idle: its drafter is loaded and drafts nothing (0 drafts), so it says what loading one costs and nothing of speculation.
+    """
 
     name: str
     engine: str
@@ -106,11 +112,13 @@ class ReportedArm:
     drafted_share: float | None
     cap: Cap | None
     tensor_parallel: int | None
+    hardware: str | None
     quantization: str | None
     notes: str
     accept_length: PrintedFigure | None
     accept_rate: PrintedFigure | None
     points: tuple[Point, ...]
+    is_idle: bool = False
 
     @property
     def shape(self) -> DraftShape:
@@ -149,6 +157,10 @@ def _with_defaults(row: ReportedRow, table: ReportedTable) -> dict[str, Any]:
     fields = {name: getattr(table.defaults, name) for name in type(table.defaults).model_fields}
     fields |= {name: value for name in ReportedRow.model_fields if (value := getattr(row, name)) is not None}
     fields["quantization"] = fields["quantization"] or table.target.quantization
+    fields["hardware"] = fields["hardware"] or table.hardware
+    fields["is_idle"] = 0 in (fields["steps"], fields["draft_tokens"])
+    for key in ("steps", "topk", "draft_tokens"):
+        fields[key] = fields[key] or None
     engine, version = _engine(fields["engine"], fields["version"])
     return {**fields, "engine": engine, "version": version}
 
@@ -223,11 +235,13 @@ def _arm(name: str, rows: list[tuple[int, dict[str, Any]]]) -> ReportedArm:
         drafted_share=merged["drafted_share"].value if merged["drafted_share"] else None,
         cap=merged["max_running_requests"],
         tensor_parallel=merged["tensor_parallel"],
+        hardware=merged["hardware"],
         quantization=merged["quantization"],
         notes="; ".join(dict.fromkeys(fields["notes"] for _, fields in rows if fields.get("notes"))),
         accept_length=length if is_speculative else None,
         accept_rate=rate if is_speculative else None,
         points=points,
+        is_idle=is_speculative and any(fields["is_idle"] for _, fields in rows),
     )
 
 
@@ -271,6 +285,8 @@ def _point(point: PointFields, fields: dict[str, Any]) -> Point:
         accept_length=point.accept_length,
         accept_rate=point.accept_rate,
         cost_ratio=point.cost_ratio,
+        input_tokens=point.input_tokens or fields.get("input_tokens"),
+        output_tokens=point.output_tokens or fields.get("output_tokens"),
     )
 
 

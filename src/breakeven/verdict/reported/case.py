@@ -112,7 +112,9 @@ def speed_unit(point: Point) -> str:
 
 
 def unlike_in(ranked: Sequence[tuple[ReportedArm, Point]]) -> str:
-    """What explains a higher speed by itself: "GPUs" of a replica or "weights", where reported ones differ; empty where none do."""
+    """What explains a higher speed by itself: "hardware", "GPUs" of a replica or "weights", where these differ; or nothing."""
+    if len({arm.hardware for arm, _ in ranked} - {None}) > 1:
+        return "hardware"
     if len({arm.tensor_parallel for arm, _ in ranked} - {None}) > 1:
         return "GPUs"
     return "weights" if len({arm.quantization.lower() for arm, _ in ranked if arm.quantization}) > 1 else ""

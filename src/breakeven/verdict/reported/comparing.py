@@ -6,6 +6,7 @@ admission there, a cost ratio that is possible, and a ratio beyond the drift tha
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -41,6 +42,8 @@ class Pair:
     """One speculative arm against its baseline at one load. `cost` is AL over ratio, None without a trusted accept length.
 
     is_impossible: the cost ratio lies below what any round can cost. is_tainted: another arm shows this baseline to be so.
+    unlike: how the requests of the two arms differed, empty where nothing reported does.
+    other_ratio: by the speed of one request, where the ratio is one of throughput and both were reported.
     """
 
     arm: ReportedArm
@@ -55,11 +58,13 @@ class Pair:
     is_tainted: bool = False
     outcome: Outcome
     why: str
+    unlike: str = ""
+    other_ratio: float | None = None
 
     @property
     def is_fair(self) -> bool:
-        """Equal known admission at a known concurrency, and figures that can be true together."""
-        return self.admission.is_equal is True and not self.is_impossible and not self.is_tainted
+        """Equal known admission at a known concurrency, requests alike, and figures that can be true together."""
+        return self.admission.is_equal is True and not self.is_impossible and not self.is_tainted and not self.unlike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +92,12 @@ class Prediction:
     why: str
 
 
-def baseline_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> ReportedArm | None:
-    """The plain arm of the same engine that differs in nothing reported; the one sharing most loads where several do."""
+# mean lengths of requests further apart than this are another workload
+SAME_LENGTH = 1.1
+
+
+def baselines_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> tuple[ReportedArm, ...]:
+    """The plain arms of the same engine that differ in nothing reported; the one sharing most loads first."""
     like = [
         plain
         for plain in arms
@@ -98,14 +107,26 @@ def baseline_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> ReportedArm
         and _same(plain.version, arm.version)
     ]
     loads = {point.load for point in arm.points}
-    return max(like, key=lambda plain: len(loads & {point.load for point in plain.points}), default=None)
+    return tuple(sorted(like, key=lambda plain: -len(loads & {point.load for point in plain.points})))
+
+
+def baseline_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> ReportedArm | None:
+    """The first of `baselines_for`; None where no plain arm is like this one."""
+    return next(iter(baselines_for(arm, arms)), None)
 
 
 def same_setting(one: ReportedArm, other: ReportedArm) -> bool:
-    """No reported difference in how the target is split and which weights it has."""
-    return _same(one.tensor_parallel, other.tensor_parallel) and _same(
-        (one.quantization or "").lower() or None, (other.quantization or "").lower() or None
+    """No reported difference in what the target runs on, how it is split and which weights it has."""
+    return (
+        _same(one.tensor_parallel, other.tensor_parallel)
+        and _same(_squeezed(one.hardware), _squeezed(other.hardware))
+        and _same(_squeezed(one.quantization), _squeezed(other.quantization))
     )
+
+
+def _squeezed(text: str | None) -> str | None:
+    """ "8x H100" and "8xh100" are one machine."""
+    return re.sub(r"[^a-z0-9]", "", text.lower()) or None if text else None
 
 
 def _same(one: object, other: object) -> bool:
@@ -113,16 +134,35 @@ def _same(one: object, other: object) -> bool:
 
 
 def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], threshold: float) -> tuple[Pair, ...]:
-    """Every speculative arm against its baseline, at every load both report."""
+    """Every speculative arm against plain decoding at every load both report: the fastest plain arm there, where several are."""
     pairs = []
     for reading in readings:
-        baseline = baseline_for(reading.arm, arms)
-        for point in reading.arm.points if baseline is not None else ():
-            plain = baseline.point(point.load) if baseline is not None else None
-            figures = _figures(point, plain) if plain is not None else None
-            if baseline is not None and figures is not None:
-                pairs.append(_pair(reading, baseline, point.load, figures, threshold))
+        baselines = baselines_for(reading.arm, arms)
+        for point in reading.arm.points:
+            found = [
+                (figures, plain)
+                for plain in baselines
+                if (there := plain.point(point.load)) is not None and (figures := _figures(point, there)) is not None
+            ]
+            if found:
+                # throughput before the speed of one request, then the harder to beat
+                same_kind = [entry for entry in found if entry[0][2] == found[0][0][2]]
+                figures, plain = max(same_kind, key=lambda entry: entry[0][1].value)
+                pairs.append(_pair(reading, plain, point.load, figures, threshold))
     return _tainted(pairs)
+
+
+def _unlike(mine: Point, plain: Point) -> str:
+    """How the requests of two points differ, in words."""
+    told = [
+        f"{what} of {ours} tokens against {theirs}"
+        for what, ours, theirs in (
+            ("prompts", mine.input_tokens, plain.input_tokens),
+            ("replies", mine.output_tokens, plain.output_tokens),
+        )
+        if ours is not None and theirs is not None and not 1.0 / SAME_LENGTH <= ours / theirs <= SAME_LENGTH
+    ]
+    return " and ".join(told)
 
 
 def _tainted(pairs: list[Pair]) -> tuple[Pair, ...]:
@@ -170,7 +210,12 @@ def _pair(
     )
     bounded = reading.at(load).is_upper_bound
     outcome, why = _outcome(ratio, admission, threshold)
-    if is_impossible and longest is not None:
+    points = reading.arm.point(load), baseline.point(load)
+    unlike = _unlike(points[0], points[1]) if points[0] is not None and points[1] is not None else ""
+    if unlike:
+        outcome = "undecided"
+        why = f"{unlike}: two workloads, of which prefill is another share, so {ratio:.2f}x does not show what speculation does"
+    elif is_impossible and longest is not None:
         outcome = "undecided"
         why = (
             f"{ratio:.2f}x with an accept length of at most {longest:.2f} would mean that a round costs {longest / ratio:.2f} "
@@ -191,7 +236,15 @@ def _pair(
         is_impossible=is_impossible,
         outcome=outcome,
         why=why,
+        unlike=unlike,
+        other_ratio=_request_ratio(*points) if measure == "throughput" else None,
     )
+
+
+def _request_ratio(mine: Point | None, plain: Point | None) -> float | None:
+    if mine is None or plain is None or mine.request_speed is None or plain.request_speed is None:
+        return None
+    return mine.request_speed.value / plain.request_speed.value
 
 
 def _outcome(ratio: float, admission: Admission, threshold: float) -> tuple[Outcome, str]:

@@ -63,6 +63,8 @@ def _choice(case: Case, top: str, load: LoadKey) -> str:
         return "These figures cannot all be right, so nothing should be chosen by them."
     ranked = case.ranking()[1]
     unlike = unlike_in(ranked)
+    if unlike == "hardware":
+        return "They did not run on the same hardware, so the first is not the best by that alone."
     if unlike == "GPUs":
         return f"They are not split alike, so the first is not the best by that alone{_per_gpu(ranked)}."
     if unlike:

@@ -6,6 +6,7 @@ is undecided, and the decision is only which of the measured arms to run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
@@ -13,7 +14,7 @@ from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
 from breakeven.verdict.reported.case import Case, listed, speed, unlike_in
-from breakeven.verdict.reported.comparing import Pair, same_setting
+from breakeven.verdict.reported.comparing import Pair, outcome_without_interval, same_setting
 from breakeven.verdict.reported.readings import lies_at_floor
 from breakeven.verdict.reported.wording import engine_name, percent_change
 
@@ -93,8 +94,24 @@ def _pays(case: Case, paying: list[Pair]) -> tuple[str, str]:
 
 
 def _suspicious(case: Case, winners: list[Pair]) -> str:
-    full = [r.arm.name for r in case.readings if r.is_at_ceiling and r.arm.name in {pair.arm.name for pair in winners}]
-    return f" {listed(full)} accepted every draft, as degenerate output does: read the output before trusting this." if full else ""
+    won = {pair.arm.name for pair in winners}
+    full = [r.arm.name for r in case.readings if r.is_at_ceiling and r.arm.name in won]
+    odd = [r.arm.name for r in case.readings if r.overall.status == "contradictory" and r.arm.name in won]
+    said = f" {listed(full)} accepted every draft, as degenerate output does: read the output before trusting this." if full else ""
+    if odd:
+        said += f" What {listed(odd)} printed cannot be right, so its flags may not be those reported."
+    return said + _by_request_speed(winners)
+
+
+def _by_request_speed(pairs: Sequence[Pair]) -> str:
+    """Where the speed of one request would decide the other way."""
+    other = [
+        pair
+        for pair in pairs
+        if pair.other_ratio is not None and outcome_without_interval(pair.other_ratio, 0.0)[0] not in {pair.outcome, "undecided"}
+    ]
+    told = listed(f"{pair.arm.name} {format_ratio(pair.other_ratio or 0.0)} at {pair.load.label}" for pair in other)
+    return f" That is throughput; by the speed of one request it is {told}." if told else ""
 
 
 def _speed(pair: Pair) -> float:
@@ -147,7 +164,7 @@ def _none_pays(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
         at_floor = [r.arm.name for r in case.readings if any(lies_at_floor(c.accept_length) for c in r.overall.candidates)]
         if at_floor:
             headline += f" By one meaning of what {listed(at_floor)} printed, no draft was ever accepted."
-    return headline + _not_counted(case), f"Run plain decoding ({_plain_arms(case, pairs)})."
+    return headline + _by_request_speed(pairs) + _not_counted(case), f"Run plain decoding ({_plain_arms(case, pairs)})."
 
 
 def _plain_arms(case: Case, pairs: tuple[Pair, ...]) -> str:
@@ -164,7 +181,10 @@ def _not_counted(case: Case) -> str:
     """Loads whose comparisons were left out, and why."""
     unfair = [pair for pair in case.pairs if pair.admission.is_equal is not True]
     broken = [pair for pair in case.pairs if pair.is_impossible]
+    unlike = [pair for pair in case.pairs if pair.unlike and pair not in unfair]
     said = f" Nothing follows from {_at(unfair)}, where arms were not shown to run at equal load." if unfair else ""
+    if unlike:
+        said += f" Nothing follows from {_at(unlike)}, where requests were of different lengths."
     failing = list(case.failing_pairs)
     if failing:
         said += f" At {_at(failing)} {listed(pair.arm.name for pair in failing)} accepted next to nothing: a fault."
@@ -179,10 +199,12 @@ def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
     if load is not None:
         top = ranked[0][0].name
         run = f"Of the arms measured, run {top}, the fastest at {load.label}."
+        if len(ranked) == 1:
+            run = "Nothing to choose between: no two arms were reported at one load."
         unproven = case.unproven_lead(top, load)
         unlike = unlike_in(ranked)
         if unlike:
-            differ = "on as many GPUs as" if unlike == "GPUs" else "with the same weights as"
+            differ = {"hardware": "on the same hardware as", "GPUs": "on as many GPUs as"}.get(unlike, "with the same weights as")
             run = f"Of the arms measured, {top} is the fastest at {load.label}, but not {differ} the others."
         elif unproven is not None:
             lead = f"{format_ratio(unproven.ratio)} over {unproven.baseline.name} is undecided"
@@ -222,6 +244,12 @@ def _why_undecided(case: Case, pairs: tuple[Pair, ...]) -> str:
             if (length := reading.overall.accept_length) is not None
         )
         return f"next to nothing was accepted by {weak}, likelier a fault than a verdict on speculation"
+    if any(reading.arm.is_idle for reading in case.readings) and all(pair.arm.is_idle for pair in case.pairs if pair.is_fair):
+        return "no arm was compared that drafts anything"
+    if any(pair.unlike for pair in case.pairs) and all(pair.unlike or not pair.is_fair for pair in case.pairs):
+        return (
+            f"arms were measured with requests of different lengths ({listed(pair.unlike for pair in case.pairs if pair.unlike)})"
+        )
     if case.pairs:
         return "no speculative arm was compared at a known equal load"
     if any(reading.overall.status == "ambiguous" for reading in case.readings):
@@ -230,7 +258,7 @@ def _why_undecided(case: Case, pairs: tuple[Pair, ...]) -> str:
         return "plain decoding was not reported"
     if case.without_baseline:
         lonely = listed(arm.name for arm in case.without_baseline)
-        return f"no plain arm is like {lonely} in engine, release, split and weights"
+        return f"no plain arm is like {lonely} in engine, release, hardware, split and weights"
     return "no speculative arm shares a load with plain decoding on its engine"
 
 
@@ -310,7 +338,14 @@ def _next_measurements(case: Case, pays: bool) -> tuple[str, ...]:
         steps.append("Plain decoding on the same engine and weights, at the same concurrencies.")
     elif case.without_baseline:
         lonely = listed(arm.name for arm in case.without_baseline)
-        steps.append(f"Plain decoding beside {lonely}: same engine, release, split, weights and concurrencies.")
+        steps.append(f"Plain decoding beside {lonely}: same engine, release, hardware, split, weights and concurrencies.")
+    elif case.readings and not case.pairs and case.plain:
+        arms = listed([*(arm.name for arm in case.plain), *(reading.arm.name for reading in case.readings)])
+        steps.append(f"{arms} at one and the same concurrency, on the same prompts: nothing else can be compared.")
+    unlike = [pair for pair in case.pairs if pair.unlike]
+    if unlike:
+        arms = listed([*(pair.baseline.name for pair in unlike), *(pair.arm.name for pair in unlike)])
+        steps.append(f"{arms} on the same prompts with equally many output tokens.")
     known = {cost.load.concurrency for cost in case.costs}
     loads = {point.load.concurrency for reading in case.readings for point in reading.arm.points} or {None}
     if case.pairs and loads == {1}:

@@ -1,10 +1,11 @@
-"""Reading a reported table from YAML or CSV; everything that is wrong with it is said at once, by row and key."""
+"""Reading a reported table from YAML, JSON, CSV or Markdown; everything that is wrong with it is said at once, by row and key."""
 
 from __future__ import annotations
 
 import csv
 import difflib
 import io
+import json
 import re
 from collections.abc import Hashable, Iterable
 from pathlib import Path
@@ -45,6 +46,7 @@ _SYNONYMS = {
     "num_draft_tokens": "draft_tokens",
     "num_speculative_tokens": "draft_tokens",
     "num_steps": "steps",
+    "batch": "concurrency",
     "release": "version",
     "single_stream": "single_stream_tok_s",
     "throughput": "throughput_tok_s",
@@ -56,18 +58,21 @@ _SYNONYMS = {
 
 
 def load_table(path: Path) -> ReportedTable:
-    """Read `path` (.yaml, .yml or .csv).
+    """Read `path` (.yaml, .yml, .json, .csv or .md).
 
     Raises:
         ReportedError: the file cannot be read, is of another kind, or something in it is refused: each problem with its row.
     """
     text = _read(path)
-    if path.suffix.lower() == ".csv":
-        document: Any = _csv_document(path, text)
-    elif path.suffix.lower() in {".yaml", ".yml"}:
-        document = _yaml_document(path, text)
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        document: Any = _flat_document(path, _csv_lines(path, text))
+    elif suffix in {".md", ".markdown"}:
+        document = _flat_document(path, _markdown_lines(text))
+    elif suffix in {".yaml", ".yml", ".json"}:
+        document = _json_document(path, text) if suffix == ".json" else _yaml_document(path, text)
     else:
-        raise ReportedError(f"{path}: a reported table ends in .yaml, .yml or .csv")
+        raise ReportedError(f"{path}: a reported table ends in .yaml, .yml, .json, .csv or .md")
     try:
         return ReportedTable.model_validate(document)
     except ValidationError as error:
@@ -127,6 +132,32 @@ def _yaml_document(path: Path, text: str) -> Any:
         raise ReportedError(f"{path}{where}: {problem}") from None
     except RecursionError:
         raise ReportedError(f"{path} is nested too deeply for a table") from None
+    return _with_rows(path, document)
+
+
+def _too_many_rows(path: Path, num_rows: int) -> ReportedError:
+    return ReportedError(f"{path} has {num_rows} rows; at most {MAX_ROWS} are read: split it by target or workload")
+
+
+def _json_document(path: Path, text: str) -> Any:
+    """As the YAML: numbers stay text with their digits, a key given twice is refused, null is a key left out."""
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice = sorted({key for key, _ in pairs if [name for name, _ in pairs].count(key) > 1})
+        if twice:
+            raise ReportedError(f"{path}: {twice[0]!a} is given twice")
+        return {key: value for key, value in pairs if value is not None}
+
+    try:
+        document = json.loads(text, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=mapping)
+    except json.JSONDecodeError as error:
+        raise ReportedError(f"{path}, line {error.lineno}: {error.msg}") from None
+    except RecursionError:
+        raise ReportedError(f"{path} is nested too deeply for a table") from None
+    return _with_rows(path, document)
+
+
+def _with_rows(path: Path, document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ReportedError(f"{path} must be a mapping with a key 'rows'; see docs/reported.md for an example")
     rows = document.get("rows")
@@ -136,19 +167,32 @@ def _yaml_document(path: Path, text: str) -> Any:
     return document
 
 
-def _too_many_rows(path: Path, num_rows: int) -> ReportedError:
-    return ReportedError(f"{path} has {num_rows} rows; at most {MAX_ROWS} are read: split it by target or workload")
+def _markdown_lines(text: str) -> list[list[str]]:
+    """Cells of the first table in the text, without its line of dashes and without bold and code marks."""
+    lines: list[list[str]] = []
+    for line in text.split("\n"):
+        stripped = line.strip()
+        if stripped.startswith("|"):
+            cells = [cell.strip().strip("*`").strip() for cell in stripped.strip("|").split("|")]
+            if not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
+                lines.append(cells)
+        elif lines:
+            break
+    return lines
 
 
-def _csv_document(path: Path, text: str) -> dict[str, Any]:
-    """One row for each arm and load point; a cell left empty repeats what another row of the same arm says."""
+def _csv_lines(path: Path, text: str) -> list[list[str]]:
     named_in = next((line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
     delimiter = max(",;\t", key=named_in.count)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
-        lines = [line for line in reader if any(cell.strip() for cell in line) and not line[0].lstrip().startswith("#")]
+        return [line for line in reader if any(cell.strip() for cell in line) and not line[0].lstrip().startswith("#")]
     except csv.Error as error:
         raise ReportedError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _flat_document(path: Path, lines: list[list[str]]) -> dict[str, Any]:
+    """One row for each arm and load point; a cell left empty repeats what another row of the same arm says."""
     if len(lines) < 2:
         raise ReportedError(f"{path} needs a line of column names and at least one row")
     if len(lines) - 1 > MAX_ROWS:
@@ -163,9 +207,10 @@ def _csv_document(path: Path, text: str) -> dict[str, Any]:
         if len(line) > len(header):
             raise ReportedError(f"{path}, row {number}: {len(line)} cells, but {len(header)} columns are named")
         named = {key: cell.strip() for key, cell in zip(header, line, strict=False) if cell.strip()}
-        for key, inside in (("target", "name"), ("model_type", "model_type")):
+        for key, inside in (("target", "name"), ("model", "name"), ("model_type", "model_type")):
             _shared(table.setdefault("target", {}), inside, named.pop(key, None), path, number)
-        _shared(table, "hardware", named.pop("hardware", None), path, number)
+        if "arm" in header and "arm" not in named:
+            raise ReportedError(f"{path}, row {number}: no arm; write merged cells out, an empty one says nothing")
         rows.append(named)
     return table
 
@@ -224,6 +269,8 @@ def _known_keys(location: tuple[Any, ...]) -> Iterable[str]:
 
 def _nearest(key: str, known: Iterable[str]) -> str:
     known = tuple(known)
+    if key.lower() in {"speedup", "speed_up"}:
+        return "; a verdict needs the speeds of both arms (throughput_tok_s). Speedups alone: breakeven predict --from-table"
     plain = "_".join(key.lower().replace("-", " ").split())
     synonym = _SYNONYMS.get(plain.removeprefix("speculative_"))
     if synonym in known:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.engines.version_facts import admission_flag
 from breakeven.findings import Finding
+from breakeven.units import format_ratio
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike, baseline_for
 from breakeven.verdict.reported.floor import floor_findings
@@ -26,11 +27,15 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_contradictions(case),
         *_admission(case),
         *_impossible(case),
+        *_unlike_requests(case),
+        *_speeds_disagree(case),
         *_ambiguous(case),
+        *_below_one(case),
         *_costs_disagree(case),
         *_length_moves_with_load(case),
         *_only_drafted_steps(case),
         *_no_baseline(case),
+        *_idle(case),
         *_releases(case),
         *_flags(case),
     ]
@@ -119,6 +124,70 @@ def _impossible(case: Case) -> list[Finding]:
     return found
 
 
+def _unlike_requests(case: Case) -> list[Finding]:
+    unlike: dict[str, list[str]] = defaultdict(list)
+    for pair in case.pairs:
+        if pair.unlike:
+            unlike[pair.unlike].append(f"{pair.arm.name} at {pair.load.label}")
+    if not unlike:
+        return []
+    return [
+        Finding(
+            code="unequal-requests",
+            severity="error",
+            confidence="high",
+            title="Arms were measured with requests of different lengths",
+            evidence=tuple(f"{listed(where)}: {how}" for how, where in list(unlike.items())[:6]),
+            remedy="Measure the arms again on the same prompts with the same number of output tokens (ignore_eos and max_tokens).",
+        )
+    ]
+
+
+def _speeds_disagree(case: Case) -> list[Finding]:
+    """Throughput and the speed of one request that do not move alike, as they do where as many requests run in both arms."""
+    apart = [
+        pair
+        for pair in case.pairs
+        if pair.other_ratio is not None and abs(math.log(pair.other_ratio / pair.ratio)) > math.log(1.0 + LAUNCH_DRIFT[0])
+    ]
+    if not apart:
+        return []
+    return [
+        Finding(
+            code="speeds-disagree",
+            severity="warning",
+            confidence="medium",
+            title="Throughput and the speed of a request tell different stories",
+            evidence=tuple(
+                f"{pair.arm.name} at {pair.load.label}: throughput {format_ratio(pair.ratio)}, speed of one request "
+                f"{format_ratio(pair.other_ratio or 0.0)}"
+                for pair in apart[:6]
+            ),
+            remedy=(
+                "Throughput decides here. With as many requests running both move alike; where they do not, first tokens, waiting "
+                "or the number that ran lie between. Decide what counts, and measure how many ran."
+            ),
+        )
+    ]
+
+
+def _idle(case: Case) -> list[Finding]:
+    idle = [reading.arm.name for reading in case.readings if reading.arm.is_idle]
+    if not idle:
+        return []
+    cost = [f"{pair.arm.name} {format_ratio(pair.ratio)} at {pair.load.label}" for pair in case.pairs if pair.arm.name in idle]
+    return [
+        Finding(
+            code="drafts-nothing",
+            severity="info",
+            confidence="high",
+            title=f"Loads a drafter and drafts nothing: {listed(idle)}",
+            evidence=tuple(cost[:6]),
+            remedy="That is what a loaded drafter costs while it rests; it says nothing of speculation, for or against.",
+        )
+    ]
+
+
 def _ambiguous(case: Case) -> list[Finding]:
     found = []
     for reading in case.readings:
@@ -143,6 +212,26 @@ def _ambiguous(case: Case) -> list[Finding]:
             )
         )
     return found
+
+
+def _below_one(case: Case) -> list[Finding]:
+    """Lengths that only a release which leaves the bonus out can have printed, no release being named."""
+    short = [
+        r
+        for r in case.readings
+        if r.length is not None and r.length.bounds.high < 1.0 and r.overall.is_trusted and not r.arm.version
+    ]
+    return [
+        Finding(
+            code="accept-length-without-bonus",
+            severity="warning",
+            confidence="medium",
+            title=f"An accept length below 1 leaves the bonus token out: {reading.arm.name}",
+            evidence=(f"{printed(reading)}; read as printed by {reading.overall.candidates[0].definition.releases}",),
+            remedy="Report the release. If the figure is a share of drafts, it belongs into accept_rate.",
+        )
+        for reading in short
+    ]
 
 
 def _costs_disagree(case: Case) -> list[Finding]:
@@ -238,7 +327,12 @@ def _no_baseline(case: Case) -> list[Finding]:
             lonely[f"no plain arm on {arm.engine or 'the same engine'}"].append(arm.name)
         else:
             other = same_engine[0]
-            named = (("tensor_parallel", "tensor parallel"), ("quantization", "quantization"), ("version", "release"))
+            named = (
+                ("hardware", "hardware"),
+                ("tensor_parallel", "tensor parallel"),
+                ("quantization", "quantization"),
+                ("version", "release"),
+            )
             differing = [
                 f"{words} ({getattr(arm, key)} against {getattr(other, key)})"
                 for key, words in named

@@ -32,6 +32,7 @@ def _draft_tokens_unknown(case: Case, arm: ReportedArm) -> bool:
     inferred = reading.overall.shape if reading is not None else None
     return (
         arm.is_speculative
+        and not arm.is_idle
         and arm.method not in METHODS_THAT_SKIP_STEPS
         and arm.shape.num_drafted is None
         and (inferred is None or inferred.num_drafted is None)
@@ -40,7 +41,8 @@ def _draft_tokens_unknown(case: Case, arm: ReportedArm) -> bool:
 
 def _no_acceptance(case: Case, arm: ReportedArm) -> bool:
     reading = case.reading(arm)
-    return reading is not None and reading.overall.status == "nothing printed" and not reading.by_load
+    is_silent = reading is not None and reading.overall.status == "nothing printed" and not reading.by_load
+    return is_silent and not arm.is_idle
 
 
 def _no_length(case: Case, arm: ReportedArm) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from breakeven.engines.version_facts import first_support
 from breakeven.printed.definitions import definitions_for, rate_has_changed
-from breakeven.printed.formulas import RateFormula
+from breakeven.printed.formulas import LengthFormula, RateFormula
 from breakeven.printed.reading import Reading
 from breakeven.verdict.reported.arms import LoadKey
 from breakeven.verdict.reported.case import Case, plural
@@ -75,7 +75,17 @@ def _accept_lengths(case: Case) -> list[Conclusion]:
 
 
 def _needs_telling(reading: ArmReading) -> bool:
-    return reading.rate is not None or _counts_rounds(reading)
+    return reading.rate is not None or _counts_rounds(reading) or _leaves_bonus_out(reading)
+
+
+def _leaves_bonus_out(reading: ArmReading) -> bool:
+    """Printed without the bonus token, so that the true length is one more."""
+    candidates = reading.overall.candidates
+    return (
+        reading.length is not None
+        and bool(candidates)
+        and all(c.definition.length is LengthFormula.BONUS_EXCLUDED for c in candidates)
+    )
 
 
 def _counts_rounds(reading: ArmReading) -> bool:
@@ -95,6 +105,8 @@ def _meanings(reading: ArmReading) -> list[str]:
         shown = [_meaning(reading, f"{name} at {load.label}, rate {rate},", own) for rate, (load, own) in by_rate.items()]
         return shown[:LOADS_TOLD] + ([f"and {len(shown) - LOADS_TOLD} more loads of {name}"] if len(shown) > LOADS_TOLD else [])
     printed_as = f"rate {reading.rate}" if reading.rate is not None else f"length {reading.length}"
+    if _leaves_bonus_out(reading):
+        printed_as = f"length {reading.length} without the bonus token" + (f" and {printed_as}" if reading.rate is not None else "")
     if _counts_rounds(reading):
         printed_as += f" over the {share(reading.arm.drafted_share or 0.0)} of steps that carried drafts"
     return [_meaning(reading, f"{name}, {printed_as},", reading.overall)]
@@ -126,6 +138,8 @@ def _basis(reading: ArmReading) -> str:
         fitting = " and ".join(formula.value for formula in reading.overall.formulas)
         return f"{reading.arm.name}: the length as printed; its rate fits both {fitting}"
     how = f"{reading.arm.name}: {spoken_formula(definition)}"
+    if _leaves_bonus_out(reading) and reading.rate is None and reading.arm.version is None:
+        return f"{reading.arm.name}: no accept length that counts the bonus is below 1, so {definition.releases} printed it"
     if reading.borrowed_from:
         return f"{how}, taken to be the same release as {reading.borrowed_from}"
     if reading.arm.version is not None:

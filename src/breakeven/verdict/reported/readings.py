@@ -67,7 +67,7 @@ class ArmReading:
         """So little was accepted at this load that a fault is likelier than a weak drafter; looking up matches may find none."""
         length = self.at(load).accept_length
         is_near = length is not None and length.high < NEAR_FLOOR and self.arm.method not in METHODS_THAT_SKIP_STEPS
-        return self.is_at_floor or is_near
+        return self.is_at_floor or is_near or self.arm.is_idle
 
     @property
     def is_at_ceiling(self) -> bool:

@@ -20,6 +20,10 @@ NOT_KNOWN = frozenset(
     {"", "-", "--", "–", "—", "?", "~", "null", "na", "n/a", "unknown", "not known", "not reported", "not given", "none"}
 )
 
+_PER_GPU = re.compile(r"(/|\bper)\s*(gpu|device|card|chip)\b", re.IGNORECASE)
+_SECONDS = re.compile(r"(?<![a-zµ])(s|sec|secs|seconds?)(\s*/\s*tok(en)?)?$", re.IGNORECASE)
+# no server answers one request faster than this, so a smaller "tpot_ms" was meant in seconds
+SHORTEST_TPOT_MS = 0.1
 _UNITS = re.compile(r"\s*(tok(ens)?\s*/\s*s(ec)?|tokens? per second|t/s|tps|ms|gb)$", re.IGNORECASE)
 
 
@@ -41,6 +45,8 @@ def _figure(value: Any) -> PrintedFigure | None:
     text = _scalar(value)
     if text.lower() in NOT_KNOWN:
         return None
+    if _PER_GPU.search(text):
+        raise ValueError(f"{_shown(text)} is for each GPU; give that of the whole server, times its number of GPUs")
     try:
         return PrintedFigure.parse(_UNITS.sub("", text))
     except ValueError as error:
@@ -51,6 +57,18 @@ def _positive(value: Any) -> PrintedFigure | None:
     figure = _figure(value)
     if figure is not None and (figure.value <= 0.0 or figure.is_percent):
         raise ValueError(f"{_shown(str(value))} must be a plain number above 0; leave the field out where nothing was measured")
+    return figure
+
+
+def _milliseconds(value: Any) -> PrintedFigure | None:
+    text = _scalar(value)
+    if _SECONDS.search(text):
+        raise ValueError(f"{_shown(text)} is in seconds; give milliseconds, 1000 times as many")
+    figure = _positive(text)
+    if figure is not None and figure.value < SHORTEST_TPOT_MS:
+        raise ValueError(
+            f"{_shown(text)} would be {1000.0 / figure.value:.0f} tokens/s of one request; is it in seconds? Give milliseconds"
+        )
     return figure
 
 
@@ -76,6 +94,11 @@ def _threshold(value: Any) -> float:
 
 
 def _rate(value: Any) -> PrintedFigure | None:
+    if isinstance(value, list):
+        raise ValueError(
+            "shares by position are not one rate; give accept_length instead, which is 1 plus their sum where each is the share of "
+            "rounds that accepted so far (vLLM's per-position rates are)"
+        )
     figure = _figure(value)
     if figure is None or figure.is_percent or figure.value <= 1.0:
         if figure is not None and figure.value > 1.5:
@@ -100,11 +123,6 @@ def _at_least_one(value: Any) -> int | None:
     if count is not None and count < 1:
         raise ValueError(f"{_shown(str(value))} must be 1 or more; leave the field out where it is not known")
     return count
-
-
-def _count_or_none_drafted(value: Any) -> int | None:
-    """0 is how base arms are often written: nothing is drafted."""
-    return _count(value) or None
 
 
 def _cap(value: Any) -> Cap | None:
@@ -141,7 +159,9 @@ Length = Annotated[PrintedFigure | None, PlainValidator(_length)]
 Rate = Annotated[PrintedFigure | None, PlainValidator(_rate)]
 Share = Annotated[PrintedFigure | None, PlainValidator(_share)]
 Count = Annotated[int | None, PlainValidator(_at_least_one)]
-Drafts = Annotated[int | None, PlainValidator(_count_or_none_drafted)]
+# 0 is how base arms are often written, and arms whose drafter is loaded and drafts nothing
+Drafts = Annotated[int | None, PlainValidator(_count)]
+Milliseconds = Annotated[PrintedFigure | None, PlainValidator(_milliseconds)]
 Text = Annotated[str | None, PlainValidator(_known_text)]
 
 
@@ -154,9 +174,11 @@ class PointFields(_Strict):
 
     concurrency: Count = Field(default=None, description="Requests in flight that the client kept up; leave out if not known")
     workload: Text = Field(default=None, description="Prompts or data set; only equal workloads are compared")
+    input_tokens: Count = Field(default=None, description="Mean prompt tokens of a request; arms with others are not compared")
+    output_tokens: Count = Field(default=None, description="Mean output tokens of a request; arms with others are not compared")
     throughput_tok_s: Figure = Field(default=None, description="Output tokens/s of the whole server at that concurrency")
     request_speed_tok_s: Figure = Field(default=None, description="Output tokens/s of one request at that concurrency")
-    tpot_ms: Figure = Field(default=None, description="The same as milliseconds per output token")
+    tpot_ms: Milliseconds = Field(default=None, description="The same as milliseconds per output token")
     accept_length: Length = Field(default=None, description="As printed by the engine, with all its digits")
     accept_rate: Rate = Field(default=None, description="As printed: a share such as 0.42, or 42 %")
     cost_ratio: Figure = Field(default=None, description="Round time over plain step time at that concurrency, if it was measured")
@@ -186,6 +208,7 @@ class SharedFields(PointFields):
         description="A number, none (no limit), default (flag not given), or 64 (default): the log's number without the flag",
     )
     tensor_parallel: Count = Field(default=None, description="GPUs one replica is split over")
+    hardware: Text = Field(default=None, description="Where not all arms ran on the same: GPUs and their number")
     quantization: Text = Field(default=None, description="Of the target's weights: int4, fp8, nvfp4, none")
     notes: Text = Field(default=None, description="Anything else; shown, never judged")
 

@@ -78,7 +78,7 @@ def test_row_refused(tmp_path: Path, row: str, words: list[str]) -> None:
         ("t.yaml", "rows:\n" + "- 1\n" * (MAX_ROWS + 1), f"{MAX_ROWS + 1} rows; at most {MAX_ROWS}"),
         ("t.yaml", "#" * (MAX_BYTES + 1), "larger than 500 kB"),
         ("t.csv", b"\xff\xfe", "UTF-8"),
-        ("t.txt", "rows: []", ".yaml, .yml or .csv"),
+        ("t.txt", "rows: []", ".yaml, .yml, .json, .csv or .md"),
         (
             "t.csv",
             "arm,engine,concurrency,throughput_tok_s\na,x,4,100\na,x,4,120\n",
@@ -157,3 +157,45 @@ def test_spreadsheets_with_decimal_commas(tmp_path: Path, delimiter: str) -> Non
     path.write_text("\n".join(lines).replace("812,5", "1,250"), encoding="utf-8")
     with pytest.raises(ReportedError, match="'1,250' has a comma"):  # 1.25 or 1250
         load_table(path)
+
+
+MARKDOWN = """A table from an issue:
+
+| arm | engine | drafter | draft tokens | accept length | concurrency | throughput tok/s |
+|:---|---|---|---|---|---|---:|
+| **plain** | vllm 0.11.0 | none | | | 1 | 100 |
+| `spec` | vllm 0.11.0 | head | 3 | 2.50 | 1 | 160 |
+
+And more words | with a bar.
+"""
+JSON = """{"defaults": {"engine": "vllm 0.11.0"}, "rows": [
+ {"arm": "plain", "drafter": "none", "concurrency": 1, "throughput_tok_s": 100, "max_running_requests": null},
+ {"arm": "spec", "drafter": "head", "draft_tokens": 3, "accept_length": 2.50, "concurrency": 1, "throughput_tok_s": 160}]}
+"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("t.md", MARKDOWN), ("t.json", JSON)])
+def test_markdown_and_json(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    plain, spec = load_table(path).rows
+    assert (plain.arm, spec.arm) == ("plain", "spec")
+    assert plain.max_running_requests is None
+    assert str(spec.accept_length) == "2.50"
+    assert spec.throughput_tok_s is not None
+    assert spec.throughput_tok_s.value == 160.0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("t.json", '{"rows": [{"arm": "a", "arm": "b"}]}', "'arm' is given twice"),
+        ("t.json", '{"rows": [', "line 1"),
+        ("t.json", "[1]", "must be a mapping"),
+        ("t.json", "[" * 100_000, "nested too deeply"),
+        ("t.md", "no table here", "needs a line of column names"),
+        ("t.csv", "arm,engine,concurrency\nplain,vllm,1\n,vllm,8\n", "row 2: no arm; write merged cells out"),
+    ],
+)
+def test_other_formats_refused(tmp_path: Path, name: str, text: str, words: str) -> None:
+    assert words in refusal(tmp_path, text, name)
