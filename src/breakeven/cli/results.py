@@ -59,7 +59,8 @@ def read_result(source: Path) -> Result:
             if head.rows is not None:
                 return judge_reported(source)
             raise UsageError(
-                f"{source}: not a result of schema {SCHEMA_VERSION} as printed by --json, nor a table of figures: neither schema_version nor rows is there"
+                f"{source}: not a result of schema {SCHEMA_VERSION} as printed by --json, nor a table of figures: neither "
+                "schema_version nor rows is there"
             )
         if version > SCHEMA_VERSION:
             raise UsageError(
