@@ -1,11 +1,11 @@
 """A schedule in the engines' own words, by release: vLLM's numbers by batch size, SGLang's slots; refused where a release has none.
 
-Read in the packages (docs/schedule.md): vLLM takes `num_speculative_tokens_per_batch_size` inside its speculative configuration
-from 0.24.0 (0.23.0 has no such key); ranges hold both their ends, the first must begin at 1, and the last one's number is carried
-on beyond it. With data parallelism it is dropped with a warning. SGLang takes slots by batch size in the file that
-`--speculative-adaptive-config` names from 0.5.13 (0.5.12.post1 knows one list of at least two candidates for all batches, which
-cannot say this); a slot holds from its own batch size up to the next, and one with a single candidate never changes. It needs
-chains (topk 1) and refuses attention data parallelism.
+Read in the packages, and run in real vLLM 0.32.0 and SGLang 0.5.23 (docs/curve.md): vLLM takes
+`num_speculative_tokens_per_batch_size` inside its speculative configuration from 0.24.0 (0.23.0 has no such key); ranges hold both
+their ends, the first must begin at 1, and the last one's number is carried on beyond it. With data parallelism it is dropped with a
+warning. SGLang takes slots by batch size in the file that `--speculative-adaptive-config` names from 0.5.13 (0.5.12.post1 knows one
+list of at least two candidates for all batches, which cannot say this); a slot holds from its own batch size up to the next, and
+one with a single candidate never changes. It needs chains (topk 1) and refuses attention data parallelism.
 """
 
 from __future__ import annotations

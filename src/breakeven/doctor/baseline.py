@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from breakeven.doctor.evidence import Evidence
+from breakeven.engines.base import Arm
 from breakeven.experiment.summary import RunSummary
+from breakeven.loadgen.samples import LoadPoint
 from breakeven.readers.reading import Comparison, ReadResult
 from breakeven.stats.intervals import block_interval
 
@@ -71,7 +73,8 @@ def _of_run(run: RunSummary) -> Iterator[Against]:
     for (name, label), blocks in measure_costs(run).own.items():
         arm, load = run.arm(name), run.load(label)
         counts = [one for launch in run.acceptance_by_launch(name, label) for one in launch]
-        if arm.forced or not counts:
+        # with a schedule that rests a round is a step, and there is nothing to say of it
+        if arm.forced or not counts or _drafts(arm, load) == 0:
             continue
         paired = run.paired(name, run.record.baseline, label, speed_measure(load))
         speedup = block_interval(list(paired.values()), assumed_sd=PAIR_ASSUMED_SD)
@@ -81,12 +84,19 @@ def _of_run(run: RunSummary) -> Iterator[Against]:
         yield Against(
             where=f"{name} at {label}",
             running=float(load.concurrency) if load.concurrency is not None else None,
-            num_drafted=arm.speculation.num_draft_tokens if arm.speculation is not None else None,
+            num_drafted=_drafts(arm, load),
             accept_length=sum(counts[1:], start=counts[0]).accept_length,
             speedup=Range(value=math.exp(speedup.value), low=math.exp(speedup.low), high=math.exp(speedup.high)),
             cost=Range(value=math.exp(cost.value), low=math.exp(cost.low), high=math.exp(cost.high)),
             num_launches=run.num_launches(name, label),
         )
+
+
+def _drafts(arm: Arm, load: LoadPoint) -> int | None:
+    """Drafts a round at this load; None where a schedule follows a batch that is not known."""
+    if arm.speculation is None or (arm.speculation.schedule and load.concurrency is None):
+        return None
+    return arm.speculation.drafts_at(load.concurrency or 0)
 
 
 def _of_logs(readings: ReadResult) -> Iterator[Against]:

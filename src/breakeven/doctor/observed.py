@@ -109,23 +109,30 @@ def _is_lookup(settings: Mapping[str, str]) -> bool:
 
 
 def _of_run(run: RunSummary) -> Iterator[Observation]:
-    from breakeven.experiment.summary import trial_acceptance
+    from breakeven.experiment.scheduled_acceptance import off_schedule
 
     for arm in run.record.arms:
         if arm.speculation is None or arm.forced or arm.speculation.method in LOOKUPS:
             continue
         for load in run.record.loads:
-            windows = [counts for trial in run.trials(arm.name, load.label) if (counts := trial_acceptance(trial)) is not None]
+            windows = [counts for trial in run.trials(arm.name, load.label) if (counts := run.acceptance(trial)) is not None]
             windows = [counts for counts in windows if counts.num_rounds]
             if not windows:
                 continue
             together = sum(windows[1:], start=windows[0])
             drafts = arm.speculation.num_steps or arm.speculation.num_draft_tokens
+            group = arm.name
+            if arm.speculation.schedule:
+                # what loads with other numbers of drafts accept is not to be compared, nor what mixtures do
+                drafts = arm.speculation.drafts_at(load.concurrency or arm.max_running_requests)
+                if not drafts or off_schedule(together, arm, load):
+                    continue
+                group = f"{arm.name}, {drafts} drafts"
             lengths = [counts.per_round_length for counts in windows]
             version = run.record.facts.get(arm.name, {}).get("version")
             yield Observation(
                 source=f"{arm.name} at {load.label}",
-                group=arm.name,
+                group=group,
                 engine=arm.engine,
                 version=str(version) if version is not None else arm.engine_version,
                 level=level(

@@ -251,4 +251,4 @@ def _describe(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"on {name}" + (" (the system ends programs this way when memory runs out)" if name == "SIGKILL" else "")
+    return f"on {name}" + (" (by the system where memory runs out, or by a server that gives up)" if name == "SIGKILL" else "")

@@ -14,6 +14,7 @@ from breakeven.findings import Finding
 
 __all__ = ["resolved_findings"]
 
+_MOVES_EVERYTHING = ("max_running", "num_draft", "method", "drafts_follow_batch")
 _LAYERS = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -35,6 +36,8 @@ def _differences(arm: Arm, facts: Mapping[str, object]) -> list[Finding]:
         asked |= {"tensor_parallel": arm.tensor_parallel, "pipeline_parallel": arm.pipeline_parallel}
     if arm.speculation is not None:
         asked |= {"num_draft_tokens": arm.speculation.num_draft_tokens, "method": arm.speculation.method}
+        if arm.speculation.schedule:
+            asked["drafts_follow_batch"] = True
     different = [
         f"{key}: asked for {value}, the engine says {facts[key]}"
         for key, value in asked.items()
@@ -45,7 +48,7 @@ def _differences(arm: Arm, facts: Mapping[str, object]) -> list[Finding]:
     return [
         Finding(
             code="engine-settings-differ",
-            severity="error" if any(line.startswith(("max_running", "num_draft", "method")) for line in different) else "warning",
+            severity="error" if any(line.startswith(_MOVES_EVERYTHING) for line in different) else "warning",
             confidence="high",
             title=f"{arm.name}: the engine does not do what the plan asked for",
             evidence=tuple(different),

@@ -13,6 +13,7 @@ from breakeven.engines.base import Arm
 from breakeven.engines.request_acceptance import requests_acceptance
 from breakeven.experiment.objective import Objective
 from breakeven.experiment.record import RunRecord
+from breakeven.experiment.scheduled_acceptance import as_scheduled
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.measures import decode_time_per_token, goodput, throughput
 from breakeven.loadgen.samples import LoadPoint
@@ -167,11 +168,16 @@ class RunSummary:
             launches.setdefault(trial.launch, []).append(self.figure(measure, trial))
         return list(launches.values())
 
+    def acceptance(self, trial: Trial) -> Acceptance | None:
+        """`trial_acceptance`, and of an arm with a schedule what its counts really say."""
+        counts = trial_acceptance(trial)
+        return None if counts is None else as_scheduled(counts, self._arms[trial.arm], trial.load)
+
     def acceptance_by_launch(self, arm: str, load: str) -> list[list[Acceptance]]:
         """The windows' counts of each launch; launches without counters are left out."""
         launches: dict[str, list[Acceptance]] = {}
         for trial in self.trials(arm, load):
-            counts = trial_acceptance(trial)
+            counts = self.acceptance(trial)
             if counts is not None and counts.num_steps:
                 launches.setdefault(trial.launch, []).append(counts)
         return list(launches.values())
@@ -181,7 +187,7 @@ class RunSummary:
         counts = [
             acceptance
             for trial in self.trials(arm, load)
-            if trial.block == block and (acceptance := trial_acceptance(trial)) is not None and acceptance.num_steps
+            if trial.block == block and (acceptance := self.acceptance(trial)) is not None and acceptance.num_steps
         ]
         return sum(counts[1:], start=counts[0]) if counts else None
 

@@ -83,13 +83,15 @@ def _acceptance(one: Study) -> AcceptanceFound | None:
         mean = 1.0 + accepted / rounds if rounds > 0 else mean
         draft_acceptance = accepted / drafted
     else:
-        drafts = one.num_drafted if formula.status not in {"ambiguous", "contradictory"} else None
+        drafts = _one_number(one)
         draft_acceptance = (mean - 1.0) / drafts if drafts else math.nan
     steps = columns["steps"][chosen & (columns["steps"] > 0)] if has_counts else np.empty(0)
     joint = tuple(total / section.position_rounds for total in section.positions) if section.position_rounds else ()
+    if one.follows_batch:
+        joint = joint[:1]  # what every round drafted; later positions are of some rounds only
     share = rounds / float(steps.sum()) if len(steps) else math.nan
     is_chain = section.engine != "sglang" or one.shape.is_chain is True or _may_be_chain(one)
-    drafts_known = one.num_drafted if formula.status not in {"ambiguous", "contradictory"} else None
+    drafts_known = _one_number(one)
     return AcceptanceFound(
         accept_length=known(mean),
         uncertainty=known(2 * one.overall.error),
@@ -111,6 +113,11 @@ def _acceptance(one: Study) -> AcceptanceFound | None:
         formula_status="not needed" if has_counts else formula.status,
         formulas=() if has_counts else tuple(_formula(meaning, mean) for meaning in formula.meanings[:12]),
     )
+
+
+def _one_number(one: Study) -> int | None:
+    """Drafts a round, where it is known and the same for all."""
+    return None if one.follows_batch or one.formula.status in {"ambiguous", "contradictory"} else one.num_drafted
 
 
 def _may_be_chain(one: Study) -> bool:

@@ -67,6 +67,12 @@ class Study:
         return np.isfinite(self.lengths)
 
     @property
+    def follows_batch(self) -> bool:
+        """The settings say that the number of drafts changes with the running batch."""
+        settings = self.section.settings
+        return settings.get("speculative_adaptive") == "True" or "drafts_by_batch" in settings
+
+    @property
     def times(self) -> Floats:
         return self.columns["time_s"]
 

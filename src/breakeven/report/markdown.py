@@ -59,7 +59,10 @@ def render_markdown(result: Result) -> str:
     if level := levels(item.ratio for item in result.comparisons):
         lines += ["", f"Brackets are intervals over launches of a server; those of the speedups cover {level}."]
     if any(lookup.is_probe(arm.name) for arm in result.arms):
-        lines += ["", "A probe accepts drafts to order: it measures what a round costs and is not a drafter."]
+        lines += [
+            "",
+            "A probe accepts drafts to order, or never drafts: it shows what that costs and is no arm to run.",
+        ]
     if result.break_even:
         lines += ["", "### Break-even accept length", ""]
         lines += _table(

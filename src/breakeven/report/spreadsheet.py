@@ -46,7 +46,7 @@ def render_csv(result: Result) -> str:
                 arm and _text(arm.engine),
                 arm and arm.version and _text(arm.version),
                 arm and _text(arm.method),
-                arm and arm.num_draft_tokens,
+                arm and (arm.drafts_at(load.concurrency) if load and load.concurrency else arm.num_draft_tokens),
                 arm and arm.forced_accept_length,
                 "yes" if arm and arm.is_baseline else "no",
                 cell.num_launches,

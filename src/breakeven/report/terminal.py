@@ -132,7 +132,7 @@ def _legend(lookup: Lookup, console: Console, *, wide: bool) -> None:
     if level := levels(item.ratio for item in result.comparisons):
         notes.append(f"Brackets: {level} intervals over launches of a server.")
     if any(lookup.is_probe(arm.name) for arm in result.arms):
-        notes.append("A probe accepts drafts to order: it shows what a round costs and is not a drafter.")
+        notes.append("A probe accepts drafts to order, or never drafts: it shows what that costs and is no arm to run.")
     if not wide and any(cell.throughput and cell.throughput.low is not None for cell in result.cells):
         notes.append(f"A terminal of {WIDE} columns and the report show every interval.")
     if notes:

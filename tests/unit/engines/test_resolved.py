@@ -46,6 +46,15 @@ def test_settings_that_the_engine_changed() -> None:
     assert milder.severity == "warning"
 
 
+def test_a_schedule_that_the_engine_switched_off() -> None:
+    speculation = Speculation(method="eagle3", num_draft_tokens=3, schedule=((1, 8, 3), (9, 64, 0)))
+    arm = Arm(name="p", engine="sglang", speculation=speculation)
+    (finding,) = resolved_findings(arm, {"num_draft_tokens": 3, "drafts_follow_batch": False})
+    assert finding.severity == "error"
+    assert finding.evidence == ("drafts_follow_batch: asked for True, the engine says False",)
+    assert resolved_findings(arm, {"num_draft_tokens": 3, "drafts_follow_batch": True}) == []
+
+
 def test_attached_servers_keep_their_own_settings() -> None:
     arm = Arm(name="p", engine="vllm", url="http://h:1", max_running_requests=64)
     assert resolved_findings(arm, {"max_running_requests": 48}) == []

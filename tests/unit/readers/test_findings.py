@@ -185,3 +185,46 @@ def test_engines_of_one_log_are_kept_apart_and_summed(read_one: ReadOne) -> None
 def test_launch_settings_in_both_forms_of_the_banner(read_one: ReadOne, banner: str) -> None:
     reading = read_one(f"[2026-03-01 00:00:00] server_args={banner}\n" + noisy(2.7, 10))
     assert reading.settings == {"disable_cuda_graph": "True", "tp_size": "2"}
+
+
+BY_BATCH = (
+    "(APIServer pid=42) INFO 03-01 00:00:00 [utils.py:253] non-default args: {'max_num_seqs': 4, 'speculative_config': {'method': "
+    "'eagle3', 'num_speculative_tokens': 3, 'num_speculative_tokens_per_batch_size': [[1, 1, 3], [2, 64, 1]]}}\n"
+)
+
+
+def by_batch(banner: str) -> str:
+    """Three drafts at one running request, one at four."""
+    text = banner
+    for i in range(8):
+        joint, running = ((0.6, 0.4, 0.3), 1) if i < 4 else ((0.6, 0.0, 0.0), 4)
+        text += vllm_load(20.0 * (1 + sum(joint)), running, at_s=10 * i + 1) + vllm(list(joint), 200, at_s=10 * i + 2)
+    return text
+
+
+def test_drafts_that_follow_the_batch_make_no_fall_with_it(read_one: ReadOne) -> None:
+    plain, told = read_one(by_batch("")), read_one(by_batch(BY_BATCH))
+    assert "accept-length-falls-with-batch" in codes(plain)
+    assert codes(told) == {"drafts-follow-batch"}
+    assert plain.acceptance is not None
+    assert told.acceptance is not None
+    # only the first position is one of all rounds
+    assert len(plain.acceptance.joint) == 3
+    assert told.acceptance.joint == pytest.approx((0.6,))
+    assert told.acceptance.num_drafted is None
+    assert told.acceptance.accept_length == plain.acceptance.accept_length
+
+
+def test_an_adaptive_sglang(read_one: ReadOne) -> None:
+    lines = "".join(sgl(2.4 if i < 20 else 1.4, 0.4, at_s=i, running=1 if i < 20 else 4) for i in range(40))
+    assert "accept-length-falls-with-batch" in codes(read_one(lines))
+    banner = "[2026-03-01 00:00:00] server_args={'speculative_algorithm': 'EAGLE3', 'speculative_adaptive': True}\n"
+    found = codes(read_one(banner + lines))
+    assert "drafts-follow-batch" in found
+    assert not found & {"accept-length-falls-with-batch", "accept-length-drifts", "accept-length-collapses"}
+
+
+def test_positions_that_were_seldom_drafted_are_not_dead(read_one: ReadOne) -> None:
+    """What a real vLLM counted at two running requests, with one draft there and three at one."""
+    assert "only-first-position-alive" in codes(read_one(counters(1800, 5400, 1350, (1350, 0, 0))))
+    assert "only-first-position-alive" not in codes(read_one(counters(1800, 1800, 1350, (1350, 0, 0))))

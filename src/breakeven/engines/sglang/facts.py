@@ -29,6 +29,7 @@ _FIELDS = (
     ("speculative_draft_model_quantization", "drafter_quantization"),
     ("speculative_num_steps", "num_steps"),
     ("speculative_eagle_topk", "topk"),
+    ("speculative_adaptive", "drafts_follow_batch"),
     ("disable_cuda_graph", "graphs_disabled"),
     ("cuda_graph_max_bs", "max_graph_batch"),
     ("cuda_graph_max_bs_decode", "max_graph_batch"),

@@ -57,7 +57,8 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
         flags += _speculation_flags(arm, arm.speculation, chosen)
         if arm.speculation.schedule:
             flag = chosen.flag("drafts by batch size") or "--speculative-adaptive-config"
-            flags += ["--speculative-adaptive", flag, str(schedule_file(arm.speculation.schedule))]
+            path = schedule_file(arm.speculation.schedule, arm.speculation.num_draft_tokens)
+            flags += ["--speculative-adaptive", flag, str(path)]
         env |= _forcing(arm.speculation, chosen)
     program = (str(installation.python), "-m", MODULE) if installation.python is not None else (str(installation.script),)
     return LaunchCommand(

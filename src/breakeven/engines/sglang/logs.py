@@ -19,6 +19,12 @@ FAULTS = (
         "Memory ran out: lower max_running_requests or context_length, lower --mem-fraction-static,",
         "or use more GPUs (tensor_parallel).",
     ),
+    # the base class, which can only refuse
+    fault(
+        r"base_attn_backend\.py\", line \d+, in init_cuda_graph_state",
+        "SGLang records graphs for every number of drafts of a schedule, which the attention backend in use cannot (none can on a",
+        "CPU): add --disable-cuda-graph to extra_flags.",
+    ),
     fault(
         r"memory capacity is unbalanced",
         "Another program holds memory on one of the GPUs: end it, or choose GPUs with CUDA_VISIBLE_DEVICES.",
@@ -63,7 +69,11 @@ FAULTS = (
     fault(
         r"[Aa]ddress already in use|error while attempting to bind", "Another program took the port in the meantime: start again."
     ),
-    fault(r"No module named '?(?P<module>[\w.]+)", "SGLang's environment lacks the Python package {module}: install it there."),
+    # it says so of every model that it does not need
+    fault(
+        r"^(?!Ignore import error).*No module named '?(?P<module>[\w.]+)",
+        "SGLang's environment lacks the Python package {module}: install it there.",
+    ),
     fault(
         r"(?P<library>lib[\w.+-]+): cannot open shared object file",
         "SGLang's environment lacks the library {library}: its torch or CUDA packages do not fit together. Install it anew there.",

@@ -39,6 +39,9 @@ def changes(one: Study) -> Iterator[Finding]:
     chosen = one.has_length
     if chosen.sum() < 2:
         return
+    if one.follows_batch:
+        yield _follows_batch(one)
+        return
     by_batch = list(_falls(one, one.by_running, "batch"))
     yield from by_batch
     lengths = _without(one, one.by_running) if by_batch else one.lengths
@@ -51,6 +54,19 @@ def changes(one: Study) -> Iterator[Finding]:
     yield from by_context
     if not by_context:
         yield from _drift(flat)
+
+
+def _follows_batch(one: Study) -> Finding:
+    """Nothing that changes with the batch is odd then, nor what follows from it over time and context."""
+    shown = "; ".join(f"{_range(group, 'batch')}: {group.level}" for group in one.by_running[:8] if group.level.num_lines)
+    return Finding(
+        code="drafts-follow-batch",
+        severity="info",
+        confidence="high",
+        title="The number of drafts changes with the running batch, so accept length does too: no one figure is the drafter's.",
+        evidence=(f"accept length by {shown}" if shown else "its settings say so",),
+        remedy="Compare lengths at one batch only. Acceptance by position is shown for the first draft, which every round had.",
+    )
 
 
 def _falls(one: Study, groups: Sequence[Group], what: str) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def curve(one: Study) -> Iterator[Finding]:
         return
     mean = one.overall.mean
     section = one.section
-    if section.position_rounds > 0:
+    if section.position_rounds > 0 and not one.follows_batch:
         joint = [total / section.position_rounds for total in section.positions]
         yield from dead_positions(joint, section.position_rounds, "printed per-position rates, weighted by drafts")
     if (finding := floor(mean, one.overall.rounds, f"mean of {one.overall.num_lines} lines")) or (

@@ -52,6 +52,7 @@ _POSITIONS = re.compile(rb"Per-position acceptance rate: (\d[\d.]*(?:, \d[\d.]*)
 _SETTINGS = {
     "method": re.compile(rb"method='?([\w-]{1,40})'?|'method': '([\w-]{1,40})'"),
     "num_speculative_tokens": re.compile(rb"num_spec(?:ulative)?_tokens'?[=:] ?(\d{1,3})"),
+    "drafts_by_batch": re.compile(rb"num_speculative_tokens_per_batch_size'?[=:] ?(\[[\[\]\d, ]{1,300})"),
     "max_num_seqs": re.compile(rb"max_num_seqs'?[=:] ?(\d{1,6})"),
     "enforce_eager": re.compile(rb"enforce_eager'?[=:] ?(True|False)"),
     "attention_backend": re.compile(rb"attention_backend'?[=:] ?'?([\w.]{1,60})"),

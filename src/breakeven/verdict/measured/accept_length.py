@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from breakeven.acceptance import Acceptance, AcceptanceSource
+from breakeven.experiment.scheduled_acceptance import tells_drafts
 from breakeven.experiment.summary import RunSummary
 from breakeven.stats.intervals import Estimate, block_interval
 from breakeven.verdict.result import AcceptanceSummary, Interval
@@ -22,11 +23,15 @@ SOURCES: dict[AcceptanceSource, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptLength:
-    """All counts of an arm at a load point together, and its accept length over launches."""
+    """All counts of an arm at a load point together, and its accept length over launches.
+
+    tells_drafts: whether it is known how many drafts its rounds had, and which of its steps had any.
+    """
 
     counts: Acceptance
     estimate: Estimate
     num_samples: int
+    tells_drafts: bool = True
 
     @property
     def value(self) -> float:
@@ -59,6 +64,7 @@ def accept_length(run: RunSummary, arm: str, load: str) -> AcceptLength | None:
         counts=sum(samples[1:], start=samples[0]),
         estimate=block_interval([[sample.accept_length] for sample in samples], assumed_sd=0.0),
         num_samples=len(samples),
+        tells_drafts=tells_drafts(run.arm(arm), run.load(load)),
     )
 
 
@@ -66,9 +72,9 @@ def acceptance_summary(length: AcceptLength) -> AcceptanceSummary:
     counts = length.counts
     return AcceptanceSummary(
         accept_length=length.interval,
-        per_round_length=counts.per_round_length if counts.num_rounds else None,
+        per_round_length=counts.per_round_length if counts.num_rounds and length.tells_drafts else None,
         draft_acceptance=counts.draft_acceptance if counts.num_drafted else None,
-        drafted_share=counts.drafted_share,
+        drafted_share=counts.drafted_share if length.tells_drafts else None,
         joint=counts.joint,
         conditional=tuple(None if math.isnan(share) else share for share in counts.conditional),
         source=SOURCES[counts.source],

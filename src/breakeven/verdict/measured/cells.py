@@ -13,7 +13,7 @@ from breakeven.loadgen.measures import ttfts
 from breakeven.stats.intervals import ASSUMED_LAUNCH_SD, Estimate, block_interval
 from breakeven.verdict.measured.accept_length import acceptance_summary
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.wording import interval_of_log
+from breakeven.verdict.measured.wording import in_words, interval_of_log
 from breakeven.verdict.result import ArmInfo, BestOfArm, Cell, Interval, Load, VoidedTrial
 
 __all__ = ["arm_infos", "cells", "loads", "own_best", "voided_trials"]
@@ -29,6 +29,8 @@ def arm_infos(case: Case) -> tuple[ArmInfo, ...]:
             notes = "accepts to order: measures what a round costs, its text is junk"
         if arm.idle and not notes:
             notes = "speculation loaded, no drafts: measures what carrying it costs"
+        if speculation is not None and speculation.schedule and not notes:
+            notes = f"drafts by running requests: {in_words(speculation.schedule)}"
         infos.append(
             ArmInfo(
                 name=arm.name,

@@ -10,7 +10,7 @@ from breakeven.units import format_rate
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.deciding import required_length
 from breakeven.verdict.measured.findings import dead_drafters, has_random_weights, is_lookup
-from breakeven.verdict.measured.wording import accepted_drafts, figure, interval_of_log, listed, percent, plural, ratio
+from breakeven.verdict.measured.wording import accepted_drafts, figure, in_words, interval_of_log, listed, percent, plural, ratio
 from breakeven.verdict.result import BestOfArm, BreakEvenPoint, Cell, Comparison, Conclusion
 
 __all__ = ["conclusions"]
@@ -163,7 +163,9 @@ def _accept_lengths(case: Case) -> list[Conclusion]:
         told = listed(f"{figure(length.interval)} at {load}" for load, length in here)
         text = f"{arm.name} has accept length {told}"
         share = here[0][1].counts.drafted_share
-        if share < 0.98:
+        if arm.speculation is not None and arm.speculation.schedule:
+            text += f"; its schedule by running requests: {in_words(arm.speculation.schedule)}"
+        elif share < 0.98:
             text += f"; it found something to draft at {percent(share)} of steps ({here[0][0]})"
         found.append(
             Conclusion(
@@ -225,21 +227,27 @@ def _predictions(case: Case, compared: Sequence[Comparison]) -> list[Conclusion]
         found.append(
             Conclusion(text=text, evidence=tuple(f"{item.arm} at {item.load}: {item.gap_explained}" for item, _ in checked))
         )
-    unpredicted: dict[str, list[Comparison]] = defaultdict(list)
+    unpredicted: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for item in compared:
         prediction = case.predictions.get((item.arm, item.load))
         if prediction is not None and prediction.why_none:
-            unpredicted[item.arm].append(item)
+            unpredicted[item.arm, prediction.why_none].append(item)
     found += [
         Conclusion(
-            text=f"{arm} was not predicted: {items[0].gap_explained}.",
+            text=f"{arm} was not predicted{_where(items, compared)}: {why}.",
             evidence=tuple(
                 f"{item.load}: decoding alone is {ratio(item.decode_ratio)} as fast as plain" for item in items if item.decode_ratio
             ),
         )
-        for arm, items in unpredicted.items()
+        for (arm, why), items in unpredicted.items()
     ]
     return found
+
+
+def _where(items: Sequence[Comparison], compared: Sequence[Comparison]) -> str:
+    """The loads, where they are not all of the arm's."""
+    everywhere = len(items) == sum(item.arm == items[0].arm for item in compared)
+    return "" if everywhere else f" at {listed(item.load for item in items)}"
 
 
 def _certainty(compared: Sequence[Comparison]) -> list[Conclusion]:

@@ -200,6 +200,9 @@ def _what_would_change_it(case: Case) -> tuple[str, ...]:
         changes = []
     for load, arm in chosen.items():
         length = case.lengths.get((arm, load))
+        speculation = case.run.arm(arm).speculation
+        if speculation is None or speculation.schedule:
+            continue  # a schedule rests where it was told to, whatever the traffic
         if length is not None and length.counts.drafted_share < FULLY_DRAFTED:
             share = percent(length.counts.drafted_share)
             changes.append(f"At {load} {arm} gains only while traffic repeats itself as here, where it drafts at {share} of steps")

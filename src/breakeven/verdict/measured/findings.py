@@ -8,12 +8,14 @@ from breakeven.checkpoints.random_head import is_random_head
 from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.doctor.checklist import static_checks
 from breakeven.doctor.public_figures import QUANTIZATION_LOSSES
+from breakeven.experiment.scheduled_acceptance import off_schedule
 from breakeven.findings import Finding
 from breakeven.verdict.measured.accept_length import SOURCES, AcceptLength
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.fairness import fairness_findings
 from breakeven.verdict.measured.in_time import out_of_time
 from breakeven.verdict.measured.prediction import GAP_ALPHA
+from breakeven.verdict.measured.schedules import schedule_findings
 from breakeven.verdict.measured.wording import accepted_drafts, figure, interval_of_log, listed, percent
 
 __all__ = ["FLOOR", "dead_drafters", "findings", "has_random_weights", "is_lookup"]
@@ -39,6 +41,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_estimated(case),
         *_costs_disagree(case),
         *_gaps(case),
+        *schedule_findings(case),
         *out_of_time(case),
         *fairness_findings(case),
     ]
@@ -171,6 +174,11 @@ def _at_ceiling(case: Case) -> list[Finding]:
         if speculation is None or case.run.arm(name).forced or _num_judged(length) < _MIN_DRAFTS:
             continue
         most = 1 + speculation.num_draft_tokens
+        if speculation.schedule:
+            batch = case.run.load(load).concurrency
+            if batch is None or off_schedule(length.counts, case.run.arm(name), case.run.load(load)):
+                continue
+            most = 1 + speculation.drafts_at(batch)
         if length.value > most - _CEILING_GAP:
             found.append(
                 Finding(
@@ -211,7 +219,8 @@ def _varies_with_load(case: Case) -> list[Finding]:
     found = []
     for arm in case.candidates:
         here = [(load, length) for (name, load), length in case.lengths.items() if name == arm.name and length.num_samples > 1]
-        if len(here) < 2:
+        # with a schedule it is to change
+        if len(here) < 2 or (arm.speculation is not None and arm.speculation.schedule):
             continue
         low_load, low = min(here, key=lambda item: item[1].value)
         high_load, high = max(here, key=lambda item: item[1].value)

@@ -12,6 +12,7 @@ from breakeven.engines.base import Arm
 from breakeven.experiment.admission import mean_running
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
 from breakeven.experiment.cost_ratios import FULLY_DRAFTED, Costs
+from breakeven.experiment.scheduled_acceptance import off_schedule
 from breakeven.experiment.summary import RunSummary, log_throughput
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.measures import prefill_share, ttfts
@@ -61,10 +62,12 @@ def predict(run: RunSummary, costs: Costs, compared: Compared) -> Prediction:
         )
     if arm.speculation.drafts_at(run.load(load).concurrency or 0) == 0:
         return Prediction(why_none="its schedule drafts nothing at this load")
-    shares = [counts.drafted_share for launch in run.acceptance_by_launch(arm.name, load) for counts in launch]
-    if not shares:
+    counted = [counts for launch in run.acceptance_by_launch(arm.name, load) for counts in launch]
+    if not counted:
         return Prediction(why_none="its server counts no accepted drafts, so the equation has nothing to start from")
-    if (drafted := statistics.fmean(shares)) < FULLY_DRAFTED:
+    if reason := off_schedule(sum(counted[1:], start=counted[0]), arm, run.load(load)):
+        return Prediction(why_none=f"{reason}, so no single cost ratio applies")
+    if (drafted := statistics.fmean(counts.drafted_share for counts in counted)) < FULLY_DRAFTED:
         reason = f"it drafts at only {percent(drafted)} of its steps, so no single cost ratio applies; see its decode ratio instead"
         return Prediction(why_none=reason)
     cost = costs.for_arm(arm, run.load(load))

@@ -9,6 +9,7 @@ from breakeven.costs.measured_surface import Jump, MeasuredSurface
 from breakeven.costs.surface import Cost, UnknownCost
 from breakeven.experiment.cost_ratios import FULLY_DRAFTED
 from breakeven.experiment.curving import surface_of
+from breakeven.experiment.scheduled_acceptance import off_schedule
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.wording import figure, listed, percent
 from breakeven.verdict.predicted.measured_run import jump_text
@@ -59,6 +60,8 @@ def standings(case: Case) -> tuple[Standing, ...]:
                 side, why, cost = "cannot be told", str(missing), None
             else:
                 side, why = _side(length.interval, cost, length.counts.drafted_share)
+                if reason := off_schedule(length.counts, arm, case.run.load(load)):
+                    side, why = "cannot be told", reason
             found.append(
                 Standing(
                     arm=arm.name,

@@ -9,7 +9,7 @@ from breakeven.acceptance import Acceptance
 from breakeven.stats.intervals import Estimate
 from breakeven.verdict.result import Interval
 
-__all__ = ["accepted_drafts", "figure", "interval_of_log", "listed", "load_list", "percent", "plural", "ratio"]
+__all__ = ["accepted_drafts", "figure", "in_words", "interval_of_log", "listed", "load_list", "percent", "plural", "ratio"]
 
 
 # load points that a sentence names one by one
@@ -40,7 +40,7 @@ def percent(share: float) -> str:
 
 def accepted_drafts(counts: Acceptance) -> str:
     """ "12 of 300 drafts accepted"; without the 300 where the server does not count what it drafts."""
-    if counts.num_drafted == 0 < counts.num_rounds:
+    if counts.num_drafted < counts.num_accepted or counts.num_drafted == 0 < counts.num_rounds:
         return f"{plural(counts.num_accepted, 'draft')} accepted"
     return f"{counts.num_accepted} of {plural(counts.num_drafted, 'draft')} accepted"
 
@@ -56,6 +56,15 @@ def listed(items: Iterable[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     *most, last = list(items) or ["nothing"]
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def in_words(schedule: Sequence[tuple[int, int, int]]) -> str:
+    """Drafts by running requests: "3 drafts at 1 to 8, none from 9 on"."""
+    told = []
+    for place, (first, last, drafts) in enumerate(schedule):
+        where = f"from {first} on" if place == len(schedule) - 1 else f"at {first}" if first == last else f"at {first} to {last}"
+        told.append(f"{plural(drafts, 'draft') if drafts else 'none'} {where}")
+    return ", ".join(told)
 
 
 def load_list(loads: Sequence[str]) -> str:

@@ -119,6 +119,17 @@ def test_a_schedule_is_a_file_of_slots_in_the_cache(eagle3: Make, monkeypatch: p
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_number_that_a_schedule_never_reaches_is_a_candidate_all_the_same(
+    eagle3: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SGLang refuses to start with a number of steps that no slot has; three stand for what is loaded."""
+    monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path / "cache"))
+    argv = SGLANG.launch_command(eagle3("0.5.23", schedule=((1, 64, 0),)), 1).argv
+    slots = json.loads(Path(after(argv, "--speculative-adaptive-config")).read_text())
+    assert slots == {"1": {"candidate_steps": [0]}, "1000000": {"candidate_steps": [3]}}
+    assert after(argv, "--speculative-num-steps") == "3"
+
+
 def test_a_schedule_that_sglang_cannot_run_is_refused(eagle3: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path / "cache"))
     assert "0.5.13 and later have" in str(SGLANG.refusal(eagle3("0.5.12.post1", schedule=((1, 8, 3),))))

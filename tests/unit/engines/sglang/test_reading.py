@@ -159,6 +159,10 @@ def test_facts_of_the_log() -> None:
         "ValueError: Warning: User-specified context_length (8192) is greater than the derived context_length (2048). This may",
         "A model serves at most 2048 tokens of context and 8192 were asked for",
     ),
+    (
+        '  File "/x/sglang/srt/layers/attention/base_attn_backend.py", line 258, in init_cuda_graph_state',
+        "SGLang records graphs for every number of drafts of a schedule",
+    ),
     ("AttributeError: 'X' object has no attribute 'set_eagle3_layers_to_capture'", "This release of SGLang does not speculate"),
     ("AttributeError: 'LlamaForCausalLM' object has no attribute 'hot_token_id'", "The drafter's folder holds a LlamaForCausalLM"),
     ("ValueError: Invalid SGLANG_SIMULATE_ACC_TOKEN_MODE 'x'; expected", "This release of SGLang does not know the way"),
@@ -179,3 +183,9 @@ def test_start_up_faults_are_explained(line: str, explained: str) -> None:
     for shown in (line, prefixed):
         assert (SGLANG.explain_failure(["[2026-11-30 09:30:40] fine", shown, below], 1) or "").startswith(explained)
     assert SGLANG.explain_failure(["[2026-11-30 09:30:40] fine"], 1) is None
+
+
+def test_models_that_are_not_served_lack_packages_and_are_no_fault() -> None:
+    """A start on a CPU prints one such line for every model whose package is not there."""
+    line = "[2026-11-30 17:46:35] Ignore import error when loading sglang.srt.models.inkling: No module named 'cutlass'"
+    assert SGLANG.explain_failure([line], 1) is None

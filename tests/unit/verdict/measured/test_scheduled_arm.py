@@ -74,3 +74,64 @@ def test_an_idle_arm_is_a_probe_everywhere(simulate: Simulate, make_arm: MakeArm
     assert "1.05" in told or "1.04" in told or "1.06" in told
     assert not result.break_even
     assert not [item for item in result.findings if item.severity == "error"]
+
+
+def test_its_accept_length_changes_with_load_and_that_is_no_finding(result: Result) -> None:
+    assert not [item.code for item in result.findings if item.code in ("accept-length-changes-with-load", "schedule-not-followed")]
+    (told,) = (item.text for item in result.conclusions if item.text.startswith("scheduled has accept length"))
+    assert told.endswith("at c=8; its schedule by running requests: 3 drafts at 1 to 4, none from 5 on.")
+    (arm,) = (item for item in result.arms if item.name == "scheduled")
+    assert arm.notes == "drafts by running requests: 3 drafts at 1 to 4, none from 5 on"
+    reasons = [item.text for item in result.conclusions if item.text.startswith("scheduled was not predicted")]
+    assert reasons == ["scheduled was not predicted at c=8: its schedule drafts nothing at this load."]
+    assert not [text for text in result.what_would_change_it if "traffic repeats itself" in text]
+
+
+def test_an_engine_that_drops_a_schedule_is_found_out(simulate: Simulate, make_arm: MakeArm) -> None:
+    fixed = make_arm("scheduled", 3, joint=(0.6, 0.4, 0.2), cost_ratio={1: 1.2, 8: 2.6}, **NOISE)
+    assert fixed.speculation is not None
+    record = simulate([make_arm("plain", **NOISE), fixed], loads=(1, 8), launches=2)
+    asked = replace(fixed, speculation=replace(fixed.speculation, schedule=((1, 4, 3), (5, 8, 0))))
+    result = judge(replace(record, arms=[record.arms[0], asked]))
+    (finding,) = (item for item in result.findings if item.code == "schedule-not-followed")
+    assert finding.severity == "error"
+    (odd, _) = finding.evidence
+    assert odd.startswith("c=8: 3.00 drafts a step on average")
+    assert odd.endswith("its schedule has 0 there")
+
+
+def test_what_sglang_does_not_count_is_said_and_not_shown(simulate: Simulate, make_arm: MakeArm) -> None:
+    """It takes every step for a round with the most drafts, whatever was drafted."""
+    fixed = make_arm("scheduled", 3, joint=(0.6, 0.0, 0.0), **NOISE)
+    assert fixed.speculation is not None
+    record = simulate([make_arm("plain", **NOISE), fixed], loads=(2,), launches=2)
+    asked = replace(fixed, engine="sglang", speculation=replace(fixed.speculation, schedule=((1, 1, 3), (2, 8, 1))))
+    result = judge(replace(record, arms=[record.arms[0], asked]))
+    (cell,) = (item for item in result.cells if item.arm == "scheduled")
+    assert cell.acceptance is not None
+    assert cell.acceptance.accept_length.estimate == pytest.approx(1.6, abs=0.05)
+    assert (cell.acceptance.draft_acceptance, cell.acceptance.drafted_share, cell.acceptance.per_round_length) == (None, None, None)
+    assert len(cell.acceptance.joint) == 1
+    codes = {item.code for item in result.findings}
+    assert "drafts-not-counted" in codes
+    assert not codes & {"schedule-not-followed", "accept-length-at-floor"}
+
+
+def test_resting_at_every_load_is_no_dead_drafter(simulate: Simulate, make_arm: MakeArm) -> None:
+    dead = make_arm("scheduled", 3, joint=(0.0, 0.0, 0.0), **NOISE)
+    assert dead.speculation is not None
+    record = simulate([make_arm("plain", **NOISE), dead], loads=(8,), launches=2)
+    asked = replace(dead, engine="sglang", speculation=replace(dead.speculation, schedule=((1, 4, 3), (5, 8, 0))))
+    assert "accept-length-at-floor" in {item.code for item in judge(record).findings}
+    assert "accept-length-at-floor" not in {item.code for item in judge(replace(record, arms=[record.arms[0], asked])).findings}
+
+
+def test_the_few_drafts_of_an_arm_that_rests_on_sglang_are_told_without_a_total(simulate: Simulate, make_arm: MakeArm) -> None:
+    some = make_arm("scheduled", 3, joint=(0.05, 0.0, 0.0), **NOISE)
+    assert some.speculation is not None
+    record = simulate([make_arm("plain", **NOISE), some], loads=(8,), launches=2)
+    asked = replace(some, engine="sglang", speculation=replace(some.speculation, schedule=((1, 4, 3), (5, 8, 0))))
+    result = judge(replace(record, arms=[record.arms[0], asked]))
+    (told,) = (item for item in result.conclusions if item.text.startswith("scheduled has accept length"))
+    assert " drafts accepted in " in told.evidence[0]
+    assert " of 0 drafts" not in told.evidence[0]
