@@ -33,7 +33,7 @@ def gates(
     messages = Console(stderr=True)
     chosen, base = load_train_plan(plan), plan.absolute().parent
     run = run_after if after else run_before
-    report = run(chosen, base, lambda line: messages.print(line, markup=False, highlight=False))
+    report = run(chosen, base, lambda line: messages.print(line, markup=False, highlight=False, soft_wrap=True))
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     raise_if_stopped(report)

@@ -143,8 +143,12 @@ def _from_run(
     from breakeven.verdict.predicted.measured_run import predict_from_run
     from breakeven.verdict.predicted.spelled_schedule import spell_schedule
 
-    if schedule_for is not None and (schedule_for not in ("vllm", "sglang") or accept is None):
-        raise UsageError("--schedule-for takes vllm or sglang, and needs --accept: which drafter the schedule is for")
+    if schedule_for is not None and schedule_for not in ("vllm", "sglang"):
+        raise UsageError(f"--schedule-for {schedule_for[:40]!a}: expected vllm or sglang")
+    if schedule_for is not None and accept is None:
+        raise UsageError("--schedule-for needs --accept as well: the acceptance of the drafter that the schedule is for")
+    if engine_version is not None and schedule_for is None:
+        raise UsageError("--engine-version goes with --schedule-for: it is the release that the schedule is written for")
     record = read_run(folder)
     limit = record.threshold if threshold is None else threshold
     result = predict_from_run(record, _acceptance(accept), batches, drafts, threshold=limit)

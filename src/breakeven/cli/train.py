@@ -34,7 +34,7 @@ def train(
     messages = Console(stderr=True)
 
     def say(line: str) -> None:
-        messages.print(line, markup=False, highlight=False)
+        messages.print(line, markup=False, highlight=False, soft_wrap=True)
 
     chosen, base = load_train_plan(plan), plan.absolute().parent
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1

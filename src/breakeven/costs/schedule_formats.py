@@ -38,14 +38,14 @@ class Spelled:
 
 
 def vllm_ranges(stretches: Sequence[Stretch], max_running_requests: int) -> list[list[int]]:
-    """[first, last, drafts] for every batch from 1 to `max_running_requests`."""
-    ranges = []
-    for stretch in stretches:
-        if stretch.first > max_running_requests:
-            break
-        last = max_running_requests if stretch.last is None else min(stretch.last, max_running_requests)
-        ranges.append([stretch.first, last, stretch.num_drafted])
-    return ranges
+    """[first, last, drafts] for every stretch, the last to `max_running_requests`.
+
+    Nothing is left out above `max_running_requests`: served with a larger limit, vLLM would carry the number before it on.
+    """
+    return [
+        [stretch.first, max(stretch.first, max_running_requests) if stretch.last is None else stretch.last, stretch.num_drafted]
+        for stretch in stretches
+    ]
 
 
 def sglang_slots(stretches: Sequence[Stretch]) -> dict[str, dict[str, list[int]]]:

@@ -47,6 +47,7 @@ def render_terminal(result: Result, console: Console) -> None:
     if invented := simulated(result):
         console.print(Text(invented, style="italic"))
     _figures(Lookup(result), console)
+    _section(console, "Cliffs", (Text(plain(cliff.text, 400)) for cliff in result.cliffs))
     _section(console, "Conclusions", (_with_evidence(item.text, item.evidence) for item in result.conclusions))
     _findings(result, console)
     _section(console, "What would change this", (Text(plain(text, 600)) for text in result.what_would_change_it))
@@ -119,10 +120,9 @@ def _load_line(lookup: Lookup, load: str) -> Text:
     points = [(shape, point) for shape in lookup.shapes if (point := lookup.break_even_of(shape, load)) is not None]
     for place, ((method, num_drafts), point) in enumerate(points):
         line.append("   break-even accept length: " if place == 0 else "; ", style="default")
-        figure = tokens_a_round(point.cost_ratio) if len(points) == 1 else two_digits(point.cost_ratio.estimate)
         # 0 where a reported table does not say how many
         drafts = {0: "", 1: ", 1 draft"}.get(num_drafts, f", {num_drafts} drafts")
-        line.append(f"{figure} for {plain(method, 40)}{drafts}", style="not bold")
+        line.append(f"{tokens_a_round(point.cost_ratio)} for {plain(method, 40)}{drafts}", style="not bold")
     return line
 
 

@@ -48,6 +48,9 @@ def test_what_a_weak_drafter_must_reach_is_said_by_position() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--from-run", "x", "--accept", "3:2.5", "--schedule-for", "tgi"], "--schedule-for 'tgi': expected vllm or sglang"),
+        (["--from-run", "x", "--schedule-for", "vllm"], "needs --accept"),
+        (["--from-run", "x", "--accept", "3:2.5", "--engine-version", "0.30.0"], "goes with --schedule-for"),
         ([], "nothing to predict from"),
         (["--target", "x", "--step-times", STEPS], "--target and --step-times given"),
         (["--target", "x"], "needs --system"),

@@ -109,6 +109,13 @@ def test_schedules_cover_every_batch_once_and_draft_only_what_pays(costs: dict[i
     assert ranges[-1][1] == 1000
 
 
+def test_vllm_served_with_a_larger_limit_drafts_nothing_where_nothing_was_measured() -> None:
+    made = schedule({1: {3: 1.2}, 64: {3: 1.3}})
+    assert [made.stretches[-1].first, made.stretches[-1].num_drafted] == [65, 0]
+    assert vllm_ranges(made.stretches, 64) == [[1, 64, 3], [65, 65, 0]]
+    assert vllm_ranges(made.stretches, 8) == [[1, 64, 3], [65, 65, 0]]
+
+
 def test_vllm_gets_ranges_from_one_to_its_limit_with_the_tail_spelled_out() -> None:
     made = schedule({1: {3: 1.2}, 8: {3: 1.3}})
     spelled = for_vllm(made, Version.parse("0.24.0"), max_running_requests=64, drafter="/drafter")

@@ -179,6 +179,14 @@ def test_terminal_tells_the_break_even_of_each_load(laptop: Result) -> None:
     assert "break-even" in next(line for line in wide.splitlines() if "tok/s a request" in line)
 
 
+def test_terminal_tells_every_break_even_with_its_interval_and_the_cliffs(curve: Result) -> None:
+    shown = on_terminal(curve, 200)
+    line = next(line for line in shown.splitlines() if line.startswith("c=4 "))
+    assert line.count(" for eagle3") > 1
+    assert line.count(" for eagle3") == line.count("] for eagle3")
+    assert curve.cliffs[0].text[:60] in " ".join(shown.split())
+
+
 def test_terminal_is_short_where_evidence_is_long(laptop: Result) -> None:
     conclusion = laptop.conclusions[0].model_copy(update={"evidence": tuple(f"fact {index}" for index in range(40))})
     shown = on_terminal(laptop.model_copy(update={"conclusions": (conclusion,)}), 100)

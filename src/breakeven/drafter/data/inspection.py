@@ -240,7 +240,7 @@ def _doubts(seen: _Seen, sides: Sides, num_near: int | None, num_cut: int, targe
         if not samples:
             doubt(
                 f"there are no {'training' if side == 'train' else 'held-out'} answers",
-                "make prompts of both sides: breakeven data prompts --held-out 0.05",
+                "make more prompts, or another share of them held out: breakeven data prompts --held-out",
             )
     if num_cut:
         doubt(

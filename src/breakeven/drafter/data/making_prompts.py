@@ -70,6 +70,9 @@ class MadePrompts:
             f"  left out: {self.split.num_duplicates} duplicates, {self.split.num_dropped} that touch a held-out topic; "
             f"{self.split.num_groups} groups of near-duplicates were kept on one side each"
         )
+        for side, what in (("train", "for training"), ("held_out", "held out, so no accept length can be known")):
+            if not found[side]:
+                lines.append(f"  no prompt is {what}: make more prompts, or change --held-out")
         return lines
 
 

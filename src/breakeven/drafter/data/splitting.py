@@ -25,7 +25,7 @@ MAX_HELD_OUT_GROUP_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitPrompts:
-    """`num_duplicates` were there already, `num_dropped` touched a held-out topic; `num_groups` counts near-duplicates as one."""
+    """`num_duplicates` were there already, `num_dropped` touched a held-out topic; `num_groups` hold more than one."""
 
     records: tuple[PromptRecord, ...]
     num_duplicates: int
@@ -73,7 +73,7 @@ def split_prompts(combinations: Sequence[PromptRecord], free: Sequence[PromptRec
         records=(*combinations, *split),
         num_duplicates=len(free) - len(single),
         num_dropped=sum(reserved),
-        num_groups=len(groups),
+        num_groups=sum(len(members) > 1 for members in groups.values()),
     )
 
 

@@ -22,7 +22,15 @@ from torch import Tensor
 from breakeven.checkpoints.whole_folder import UNFINISHED, whole_folder
 from breakeven.errors import StoreError
 
-__all__ = ["Checkpoint", "newest_checkpoint", "read_checkpoint", "remove_old", "write_checkpoint", "write_whole"]
+__all__ = [
+    "Checkpoint",
+    "newest_checkpoint",
+    "read_checkpoint",
+    "read_state",
+    "remove_old",
+    "write_checkpoint",
+    "write_whole",
+]
 
 SCHEMA_VERSION = 1
 FOLDER = "checkpoints"
@@ -87,19 +95,36 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises:
         StoreError: damaged, or written by a newer version.
     """
+    step, state = read_state(path)
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        version, step = state.pop("schema_version"), int(state.pop("step"))
         tensors = load_file(path / TENSORS)
-    except (OSError, ValueError, LookupError, AttributeError, SafetensorError) as error:
-        raise StoreError(f"{path}: damaged ({error}); remove this folder, and training goes on from the one before") from error
-    if version != SCHEMA_VERSION:
-        raise StoreError(f"{path}: checkpoint of schema {version}; expected {SCHEMA_VERSION}: go on with that newer version")
+    except (OSError, SafetensorError) as error:
+        raise _damaged(path, error) from error
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
     return Checkpoint(step=step, weights=part("weights."), optimiser=part("optimiser."), facts=state)
+
+
+def read_state(path: Path) -> tuple[int, dict[str, Any]]:
+    """The step of a checkpoint and what is known beside its tensors, which are not read.
+
+    Raises:
+        StoreError: damaged, or written by a newer version.
+    """
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        version, step = state.pop("schema_version"), int(state.pop("step"))
+    except (OSError, ValueError, LookupError, AttributeError) as error:
+        raise _damaged(path, error) from error
+    if version != SCHEMA_VERSION:
+        raise StoreError(f"{path}: checkpoint of schema {version}; expected {SCHEMA_VERSION}: go on with that newer version")
+    return step, state
+
+
+def _damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path}: damaged ({error}); remove this folder, and training goes on from the one before")
 
 
 def remove_old(folder: Path, keep: int) -> None:

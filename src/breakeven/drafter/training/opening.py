@@ -17,7 +17,7 @@ from breakeven.drafter.capture.stored import StoredStates
 from breakeven.drafter.data.reading import ReadReport, read_samples
 from breakeven.drafter.data.samples import Sample
 from breakeven.drafter.data.target_files import TargetFiles
-from breakeven.drafter.data.vocabulary import choose_vocabulary, count_tokens, required_tokens
+from breakeven.drafter.data.vocabulary import choose_vocabulary, count_tokens, coverage, required_tokens
 from breakeven.drafter.evaluation.prompts import RenderedPrompt
 from breakeven.drafter.export.reading import read_head
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
@@ -114,9 +114,12 @@ def open_parts(plan: TrainPlan, base: Path, processes: Processes, say: Callable[
     config, target_ids, started = _head(plan, base, folder, files, samples)
     known = known_tokens(target_ids.numpy(), config.shape.vocab_size)
     corpus = Corpus(samples, known, plan.objective.steps, plan.batches.tokens)
+    held_out = read_samples(data, split="held_out", target=files, max_tokens=longest, keep_looping=plan.keep_looping)
+    covered = coverage(count_tokens(held_out, config.shape.vocab_size), target_ids.numpy())
     say(
         f"{len(samples)} samples, {corpus.num_tokens} tokens, {corpus.num_answer_tokens} of them answers; "
         f"{report.num_cut} cut to {longest} tokens; a draft vocabulary of {len(target_ids)} covers {corpus.coverage:.2%} of answers"
+        + ("" if covered is None else f", and {covered:.2%} of held-out ones, from which it was not chosen")
     )
     capture = Capture.from_folder(target, config.auxiliary_layers, device=device, dtype=dtype, defer_checks=True)
     source: CaptureStates = capture if plan.states is None else _stored(base / plan.states, folder, config, capture)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -42,7 +42,7 @@ from breakeven.drafter.training.schedule import rate_share
 from breakeven.drafter.training.states_source import StatesSource
 from breakeven.errors import BreakevenError, PlanError, StoreError
 
-__all__ = ["AcceptLength", "Progress", "Trained", "Trainer"]
+__all__ = ["AcceptLength", "Progress", "Trained", "Trainer", "refuse_other_plan"]
 
 BEST = "best"
 WEIGHTS, FACTS = "weights.safetensors", "best.json"
@@ -91,6 +91,24 @@ class _Window:
         self.norm = torch.zeros((), dtype=torch.float64, device=device)
         self.num_tokens = 0
         self.num_norms = 0
+
+
+def refuse_other_plan(folder: Path, step: int, facts: Mapping[str, Any], plan: TrainPlan) -> None:
+    """`facts` of the checkpoint at `step` in `folder` say by which plan it was trained.
+
+    Raises:
+        PlanError: by another one than `plan`, with every key that differs.
+    """
+    if changes := plan_changes(facts["plan"], plan):
+        raise _other(folder, step, changes)
+
+
+def _other(folder: Path, step: int, changes: Sequence[str]) -> PlanError:
+    return PlanError(
+        f"{folder} holds a training of another plan at step {step}; it cannot go on with\n  "
+        + "\n  ".join(changes)
+        + "\nname another folder in out, or restore the plan"
+    )
 
 
 class Trainer:
@@ -305,15 +323,9 @@ class Trainer:
         if newest is None:
             return 0
         checkpoint = read_checkpoint(newest)
-        changes = plan_changes(checkpoint.facts["plan"], self.plan)
+        refuse_other_plan(self.folder, checkpoint.step, checkpoint.facts, self.plan)
         if checkpoint.facts["data"] != self._data_facts():
-            changes.append(f"the data: {checkpoint.facts['data']} -> {self._data_facts()}")
-        if changes:
-            raise PlanError(
-                f"{self.folder} holds a training of another plan at step {checkpoint.step}; it cannot go on with\n  "
-                + "\n  ".join(changes)
-                + "\nname another folder in out, or restore the plan"
-            )
+            raise _other(self.folder, checkpoint.step, [f"the data: {checkpoint.facts['data']} -> {self._data_facts()}"])
         if checkpoint.weights.keys() != self._parameters.keys():
             raise StoreError(f"{newest}: holds other weights than this plan's head; name another folder in out")
         with torch.no_grad():

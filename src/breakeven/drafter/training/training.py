@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from breakeven.drafter.export.writing import write_head
 from breakeven.drafter.model.eagle3 import Eagle3Weights
+from breakeven.drafter.training.checkpoint import newest_checkpoint, read_state
 from breakeven.drafter.training.held_out import prepare_judge
 from breakeven.drafter.training.kernel_choice import choose_kernels
 from breakeven.drafter.training.module import Eagle3Module
@@ -21,7 +22,7 @@ from breakeven.drafter.training.opening import DRAFTER, open_parts
 from breakeven.drafter.training.plan_schema import TrainPlan
 from breakeven.drafter.training.processes import Processes
 from breakeven.drafter.training.states_source import StatesSource
-from breakeven.drafter.training.trainer import Progress, Trainer
+from breakeven.drafter.training.trainer import Progress, Trainer, refuse_other_plan
 from breakeven.errors import UsageError
 
 __all__ = ["TrainingResult", "train"]
@@ -74,6 +75,7 @@ def train(plan: TrainPlan, base: Path, tell: Callable[[Progress], None], say: Ca
 def _train(
     plan: TrainPlan, base: Path, processes: Processes, tell: Callable[[Progress], None], say: Callable[[str], None]
 ) -> TrainingResult:
+    _tell_earlier(plan, base / plan.out, say)
     parts = open_parts(plan, base, processes, say)
     config, corpus, capture, dtype, out = parts.config, parts.corpus, parts.capture, parts.dtype, parts.out
     notes = list(parts.notes)
@@ -144,6 +146,18 @@ def _train(
         )
         (out / RESULT).write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
     return result
+
+
+def _tell_earlier(plan: TrainPlan, out: Path, say: Callable[[str], None]) -> None:
+    """Says where an earlier start stopped, and refuses another plan, before anything that takes long.
+
+    Raises:
+        PlanError, StoreError: the folder holds a training of another plan, or a damaged checkpoint.
+    """
+    if (newest := newest_checkpoint(out)) is not None:
+        step, facts = read_state(newest)
+        refuse_other_plan(out, step, facts, plan)
+        say(f"{out}: going on from step {step}")
 
 
 def _in(weights: Eagle3Weights, dtype: torch.dtype) -> Eagle3Weights:

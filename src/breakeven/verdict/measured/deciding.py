@@ -154,8 +154,13 @@ def _decision(case: Case) -> str:
         for arm in dict.fromkeys(chosen.values())
         if arm != baseline
     ]
-    if settled:
-        told.append(f"Run {baseline} {_where(case, settled)}{': nothing measured pays there' if case.candidates else ''}.")
+    if settled and not case.candidates:
+        told.append(
+            f"Keep {baseline} {_where(case, settled)} until a drafter is measured;"
+            " breakeven predict --from-run says what one of known acceptance would gain."
+        )
+    elif settled:
+        told.append(f"Run {baseline} {_where(case, settled)}: nothing measured pays there.")
     if undecided:
         arms = dict.fromkeys(item.arm for load in undecided for item in case.at(load) if case.outcome(item) == "undecided")
         told.append(f"Keep {baseline} {_where(case, undecided)} until {listed(arms)} can be judged.")

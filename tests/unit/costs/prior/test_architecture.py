@@ -81,7 +81,15 @@ def test_hostile_patterns_match_nothing_and_take_no_time(tmp_path: Path, pattern
 
 @pytest.mark.parametrize(
     "extra",
-    [{"index_topk": 2048}, {"linear_num_value_heads": 32}, {"layer_types": ["full_attention", "mamba"]}, {"compress_ratios": [4]}],
+    [
+        {"index_topk": 2048},
+        {"linear_num_value_heads": 32},
+        {"layer_types": ["full_attention", "mamba"]},
+        {"compress_ratios": [4]},
+        {"mamba_d_state": 16},  # Jamba, Falcon-H1: attention heads beside, so nothing else would tell
+        {"state_size": 16, "num_attention_heads": None},  # Mamba
+        {"attn_type_list": [0, 1]},
+    ],
 )
 def test_layers_that_are_not_priced_are_refused(tmp_path: Path, extra: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="does not price"):

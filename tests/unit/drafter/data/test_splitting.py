@@ -110,6 +110,7 @@ def test_duplicates_are_kept_once_and_large_groups_are_learnt_from() -> None:
     for share in (0.2, 0.5):
         found = split_prompts((), [*alike, *others, free(base.upper() + "!"), free(base)], held_out_share=share)
         assert found.num_duplicates == 1
+        assert found.num_groups == 1
         assert {record.split for record in found.records if base in str(record.messages[0]["content"])} == {"train"}
 
 

@@ -111,6 +111,11 @@ def test_prompts_of_every_source_in_one_file(tmp_path: Path, make_chat_target: C
     assert {record.split for record in records} == {"train", "held_out"}
     told = "\n".join(found.lines())
     assert "10 of 10 sampled user turns were finished" in told
+    assert "no prompt is" not in told
+    alone = make_prompts(
+        tmp_path / "alone.jsonl", settings(files=(texts,), held_out_share=0.0), target=None, generate=lambda: generator
+    )
+    assert "no prompt is held out" in "\n".join(alone.lines())
     assert found.as_json()["prompts"] == len(records)
 
 

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from breakeven.checkpoints.folder import open_folder
 from breakeven.cli import app, main
 from breakeven.drafter.export.reading import read_head
-from breakeven.errors import DataError
+from breakeven.drafter.training import training
+from breakeven.errors import DataError, PlanError
 
 PAGE = (Path(__file__).parents[4] / "docs" / "training.md").read_text(encoding="utf-8")
 COMMAND = shlex.split(re.findall(r"^    breakeven (train .*)$", PAGE, re.MULTILINE)[0])
@@ -80,6 +81,19 @@ def test_a_plan_and_data_become_a_folder_that_drafts(workplace):
     # the same command again has nothing left to train, and says the same
     again = json.loads(run("train", "train.yaml", "--json"))
     assert again == result
+
+
+def test_a_training_that_goes_on_says_so_and_another_plan_is_refused_before_the_target_is_loaded(workplace, monkeypatch):
+    write_plan(epochs=1)
+    first = CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+    assert "going on from" not in first.output
+    told = CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+    assert f"going on from step {json.loads(Path('out/training.json').read_text())['num_steps']}" in told.output
+    assert "of held-out ones, from which it was not chosen" in told.output
+    write_plan(epochs=1, seed=5)
+    monkeypatch.setattr(training, "open_parts", lambda *_: pytest.fail("opened before the plan was compared"))
+    with pytest.raises(PlanError, match=r"seed: 0 -> 5"):
+        CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
 
 
 def test_a_trained_head_can_be_gone_on_from(workplace):

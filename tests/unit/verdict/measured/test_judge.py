@@ -167,7 +167,7 @@ def test_forced_arms_are_probes_and_win_nothing(simulate: Simulate, plain: Arm, 
     result = judge(simulate([plain, *forced]))
     assert comparison(result, "forced-2.5", "c=1").ratio.estimate > 1.5
     assert "No drafter was measured" in result.headline
-    assert result.decision == "Run plain at c=1."
+    assert result.decision.startswith("Keep plain at c=1 until a drafter is measured; breakeven predict --from-run ")
     assert [item.arm for item in result.own_best] == ["plain"]
     assert not any("forced" in conclusion.text for conclusion in result.conclusions)
     assert "not an arm to run" in comparison(result, "forced-2.5", "c=1").why
