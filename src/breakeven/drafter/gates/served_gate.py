@@ -2,7 +2,8 @@
 
 In float32 a drafter is a function, so on the same prompts an engine takes the same rounds and accepts the same drafts, to the last
 token. Whatever the engine reads otherwise (layer ids, positions, names, a map) shows here, also where trainer and offline decoder
-share the fault and agree with each other.
+share the fault and agree with each other. In bfloat16 rounding turns near-ties, so answers differ and equal counts are not to be
+had: that is undecided, with both accept lengths and whether the served one lies within the interval of the offline one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from breakeven.drafter.evaluation.held_out import GreedyAnswer
+from breakeven.drafter.evaluation.result import accept_length_interval, acceptance_of
 from breakeven.drafter.evaluation.rounds import AnswerRounds
 from breakeven.drafter.gates.result import GateResult
 
@@ -54,7 +56,8 @@ def served_gate(
             gate=GATE,
             outcome="undecided",
             stage="serving",
-            summary=f"{engine} answers {len(other_text)} prompts otherwise (the first: {other_text[0]}); {counted}",
+            summary=f"{engine} answers {len(other_text)} prompts otherwise (the first: {other_text[0]}); {counted}: "
+            f"{_lengths(offline, served)}",
             remedy="serve in float32 with the same target folder; compare prompts token for token, and end-of-sequence tokens",
             figures=figures,
         )
@@ -74,6 +77,18 @@ def served_gate(
             figures=figures,
         )
     return GateResult(gate=GATE, outcome="passed", summary=f"{counted}: equal, position by position", figures=figures)
+
+
+def _lengths(offline: Sequence[AnswerRounds], served: Sequence[ServedCounts]) -> str:
+    """Both accept lengths, and where the served one lies to the offline interval over prompts."""
+    num_drafts = max((len(found.accepted_per_position) for found in served), default=0)
+    interval = accept_length_interval([acceptance_of([mine], num_drafts) for mine in offline])
+    num_rounds = sum(found.num_rounds for found in served)
+    if not (interval.usable and num_rounds):
+        return "too little to compare accept lengths by"
+    length = 1.0 + sum(found.num_accepted for found in served) / num_rounds
+    place = "within" if interval.low <= length <= interval.high else "outside"
+    return f"accept length {length:.2f}, {place} the offline {interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def _by_position(rounds: AnswerRounds, num_positions: int) -> tuple[int, ...]:

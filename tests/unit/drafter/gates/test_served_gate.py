@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from breakeven.drafter.evaluation.held_out import GreedyAnswer
@@ -82,4 +84,15 @@ def test_other_answers_decide_nothing():
     result = served_gate("vLLM", answers(), offline(), served(last_token=9))
     assert (result.outcome, result.stage) == ("undecided", "serving")
     assert "answers 1 prompts otherwise (the first: 2)" in result.summary
+    assert "accept length 2.29, within the offline 2.29 (" in result.summary
     assert result.stops
+
+
+def test_other_answers_with_another_accept_length_are_told_apart():
+    """In bfloat16 answers differ anyway; whether the drafter works shows in the accept length."""
+    accepted = ((2, 1, 1), (1, 1), (2, 1))
+    steady = [replace(mine, accepted=each, context=tuple(range(len(each)))) for mine, each in zip(offline(), accepted, strict=True)]
+    dead = served(((0, 0, 0), (0, 0), (0, 0)), last_token=9)
+    result = served_gate("vLLM", answers(), steady, dead)
+    assert result.outcome == "undecided"
+    assert "accept length 1.00, outside the offline 2.29 (" in result.summary
