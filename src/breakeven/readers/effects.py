@@ -49,13 +49,16 @@ def level(lengths: Floats, rounds: Floats, num_drafted: int | None) -> Level:
     weights = np.where(np.isfinite(rounds) & (rounds > 0), rounds, 0.0)
     if weights.sum() <= 0:
         weights = np.ones_like(lengths)
-    mean = float(np.average(lengths, weights=weights))
     total = float(weights.sum())
+    mean = float((lengths * weights).sum()) / total
     error = _round_deviation(mean, num_drafted) / math.sqrt(total)
     num_blocks = min(NUM_BLOCKS, len(lengths))
     if num_blocks >= MIN_BLOCKS:
-        pieces = np.array_split(np.arange(len(lengths)), num_blocks)
-        means = np.array([np.average(lengths[piece], weights=weights[piece] + 1e-12) for piece in pieces])
+        size, num_larger = divmod(len(lengths), num_blocks)
+        blocks = np.arange(num_blocks)
+        firsts = size * blocks + np.minimum(blocks, num_larger)
+        of_lines = weights + 1e-12
+        means = np.add.reduceat(lengths * of_lines, firsts) / np.add.reduceat(of_lines, firsts)
         error = max(error, float(means.std(ddof=1)) / math.sqrt(num_blocks))
     return Level(mean=mean, error=error, rounds=total, num_lines=len(lengths))
 

@@ -72,7 +72,7 @@ def known(value: float) -> float | None:
 
 def _acceptance(one: Study) -> AcceptanceFound | None:
     if not one.overall.num_lines:
-        return None
+        return _counts_alone(one)
     chosen = one.has_length
     columns, section, formula = one.columns, one.section, one.formula
     mean = one.overall.mean
@@ -112,6 +112,20 @@ def _acceptance(one: Study) -> AcceptanceFound | None:
         as_printed=as_printed(mean, drafts_known) if is_chain else {},
         formula_status="not needed" if has_counts else formula.status,
         formulas=() if has_counts else tuple(_formula(meaning, mean) for meaning in formula.meanings[:12]),
+    )
+
+
+def _counts_alone(one: Study) -> AcceptanceFound | None:
+    """Drafts were counted, and how many a round had is not known: the accepted share of them, and no accept length."""
+    drafted, accepted = (float(np.nansum(one.columns[name])) for name in ("drafted", "accepted"))
+    if not drafted > 0:
+        return None
+    return AcceptanceFound(
+        draft_acceptance=accepted / drafted if accepted <= drafted else None,
+        drafted=drafted,
+        accepted=accepted,
+        basis="counts of log lines",
+        formula_status="not needed",
     )
 
 

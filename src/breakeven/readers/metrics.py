@@ -99,6 +99,11 @@ def _vllm(window: Window) -> tuple[AcceptanceFound | None, list[Finding]]:
         exact_steps=False,
     )
     findings = list(_contradictions(counts))
+    if counts.num_accepted > counts.num_drafted or counts.num_drafted < counts.num_rounds:
+        # nothing can be worked out of counts that no engine can have had
+        return AcceptanceFound(
+            rounds=drafts, drafted=drafted, accepted=accepted, basis="counters", formula_status="contradictory"
+        ), findings
     per_round = counts.num_drafted / counts.num_rounds if counts.num_rounds else math.nan
     whole = round(per_round) if math.isfinite(per_round) and abs(per_round - round(per_round)) < 0.02 else None
     # counters of several positions are one draft's: the longest of them is the number of drafts asked for

@@ -105,7 +105,9 @@ class LogScan:
             line, prefix = _ESCAPES.sub(b"", line), _ESCAPES.sub(b"", prefix)
         # a progress bar may have been written over before the message
         prefix = prefix.rpartition(b"\r")[2]
-        if not (_PREFIX.fullmatch(prefix) or _JSON_PREFIX.fullmatch(prefix)) or _QUOTED.search(prefix):
+        # llama.cpp's own "prompt eval time =" quotes no prompt
+        before = prefix.rstrip().removesuffix(b"prompt") if mark == b"eval time =" else prefix
+        if not (_PREFIX.fullmatch(prefix) or _JSON_PREFIX.fullmatch(prefix)) or _QUOTED.search(before):
             self.num_quoted += 1
             return
         section = self._section(form, mark)

@@ -96,6 +96,8 @@ def study(section: Section, *, company: Formula | None = None) -> Study:
     lengths = columns["length"] + (1.0 if adds_bonus else 0.0)
     if section.engine == "llama.cpp":
         lengths, columns = _from_counts(lengths, columns)
+    if section.engine == "vllm" and shape.num_drafted:
+        lengths, columns = _from_drafted(lengths, columns, shape.num_drafted)
     has_length = np.isfinite(lengths)
     rounds = columns["rounds"]
     overall = level(lengths[has_length], rounds[has_length], num_drafted)
@@ -168,6 +170,16 @@ def _from_counts(lengths: Floats, columns: dict[str, Floats]) -> tuple[Floats, d
         derived = 1.0 + accepted / np.where(steps > 0, steps, np.nan)
     missing = ~np.isfinite(lengths)
     rounds = np.where(missing & np.isfinite(derived), steps, columns["rounds"])
+    return np.where(missing, derived, lengths), columns | {"rounds": rounds}
+
+
+def _from_drafted(lengths: Floats, columns: dict[str, Floats], num_drafted: int) -> tuple[Floats, dict[str, Floats]]:
+    """Lines with counts alone: with the number of drafts a round they give the rounds and so the length."""
+    drafted, accepted = columns["drafted"], columns["accepted"]
+    missing = ~np.isfinite(lengths) & (drafted > 0)
+    rounds = np.where(missing, drafted / num_drafted, columns["rounds"])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        derived = 1.0 + accepted / rounds
     return np.where(missing, derived, lengths), columns | {"rounds": rounds}
 
 

@@ -439,3 +439,55 @@ def test_the_example_of_the_help_text_runs(tmp_path: Path, monkeypatch: pytest.M
     assert "accept length 1.68" in done.output
     shown = CliRunner().invoke(app, ["read", "--help"], terminal_width=200)
     assert EXAMPLE in " ".join(shown.output.split())
+
+
+# --- lines with counts alone, counts that cannot be, llama.cpp's own words ------------------------------------------------------
+
+COUNTS_ALONE = "".join(
+    f"INFO 05-01 10:01:{second} [metrics.py:72] SpecDecoding metrics: Draft acceptance rate: {rate}%, Accepted: {accepted} tokens, "
+    "Drafted: 1500 tokens\n"
+    for second, rate, accepted in (("00", 50.0, 750), ("10", 54.0, 810))
+)
+
+
+def test_counts_without_rounds_give_a_share_and_no_length(read_one: ReadOne) -> None:
+    reading = read_one(COUNTS_ALONE)
+    found = reading.acceptance
+    assert found is not None
+    assert found.accept_length is None
+    assert found.draft_acceptance == pytest.approx(0.52)
+    assert codes(reading) == {"number-of-drafts-unknown"}
+
+
+def test_the_number_of_drafts_makes_a_length_of_them(read_one: ReadOne) -> None:
+    reading = read_one(COUNTS_ALONE, told=Told(draft_tokens=3))
+    found = reading.acceptance
+    assert found is not None
+    assert found.accept_length == pytest.approx(1.0 + 3 * 0.52)
+    assert found.rounds == pytest.approx(1000.0)
+    assert not codes(reading)
+
+
+@pytest.mark.parametrize(("drafts", "drafted", "accepted"), [(1000, 3000, 4200), (1000, 800, 500)])
+def test_counts_that_no_engine_can_have_give_no_length(read_one: ReadOne, drafts: int, drafted: int, accepted: int) -> None:
+    reading = read_one(
+        f'vllm:spec_decode_num_drafts_total{{engine="0"}} {drafts}.0\n'
+        f'vllm:spec_decode_num_draft_tokens_total{{engine="0"}} {drafted}.0\n'
+        f'vllm:spec_decode_num_accepted_tokens_total{{engine="0"}} {accepted}.0\n'
+    )
+    assert reading.acceptance is not None
+    assert (reading.acceptance.accept_length, reading.acceptance.draft_acceptance) == (None, None)
+    assert "counters-contradict" in codes(reading)
+    assert "accept-length-at-ceiling" not in codes(reading)
+
+
+def test_llama_cpps_prompt_eval_time_is_no_quoted_prompt(read: Read) -> None:
+    result = read(
+        "prompt eval time =     100.00 ms /    50 tokens (    2.00 ms per token,   500.00 tokens per second)\n"
+        "       eval time =    2000.00 ms /   200 tokens (   10.00 ms per token,   100.00 tokens per second)\n"
+        "draft acceptance rate = 0.60000 (  120 accepted /   200 generated)\n"
+    )
+    (reading,) = result.readings
+    assert reading.acceptance is not None
+    assert reading.acceptance.accept_length == pytest.approx(2.5)
+    assert "lines-inside-other-text" not in {finding.code for finding in result.findings}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from breakeven.findings import Finding
 from breakeven.printed.definitions import definitions_for
 from breakeven.readers.formula import Meaning
@@ -43,6 +45,15 @@ def printed(one: Study) -> Iterator[Finding]:
                 evidence=(section.version_line.strip()[:200],),
                 remedy="Check one line by hand: with k drafts a round, (length - 1) / k should be the printed rate.",
             )
+    if not one.overall.num_lines and section.engine == "vllm" and float(np.nansum(one.columns["drafted"])) > 0:
+        yield Finding(
+            code="number-of-drafts-unknown",
+            severity="warning",
+            confidence="high",
+            title="These lines count drafted and accepted tokens, and not the rounds: without them there is no accept length.",
+            evidence=("no mean acceptance length and no per-position rates on them",),
+            remedy="Give --draft-tokens K (num_speculative_tokens): the length is 1 + K x acceptance if every draft was K long.",
+        )
     yield from _positions(one)
     yield from _counts(one)
     if section.num_malformed:
