@@ -36,6 +36,7 @@ def doctor(
     fix: Annotated[
         Path | None, typer.Option(help="Write a repaired copy of the drafter to this new folder, for faults with one right repair.")
     ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Name every rule that was not checked for want of input.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/doctor.md).")] = False,
 ) -> None:
     """Why is acceptance poor? Named fault, evidence and remedy from folders, flags, logs and metrics; nothing is started."""
@@ -69,7 +70,7 @@ def doctor(
     if as_json:
         typer.echo(result.model_dump_json(indent=2))
     else:
-        render_diagnoses(result, Console())
+        render_diagnoses(result, Console(), verbose=verbose)
     if result.has_errors:
         raise typer.Exit(1)
 

@@ -75,6 +75,8 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
         CheckpointError: a folder that is missing, damaged or hostile.
         PlanError, StoreError: the plan or the run cannot be read.
     """
+    if inputs.engine is not None and inputs.engine not in ENGINE_NAMES:
+        raise UsageError(f"--engine {inputs.engine!a}: expected one of {', '.join(ENGINE_NAMES)}")
     if not any(getattr(inputs, name) for name in ("draft", "target", "launch", "plan", "logs", "metrics", "run", "answers")):
         raise UsageError("nothing to examine; give at least one of --draft, --launch, --plan, --log, --metrics, --run")
     if inputs.launch is not None and inputs.plan is not None:
@@ -135,8 +137,6 @@ def _named_here(name: object) -> str | None:
 
 
 def _engine(inputs: Inputs, launch: Launch | None, served: _Served) -> str | None:
-    if inputs.engine is not None and inputs.engine not in ENGINE_NAMES:
-        raise UsageError(f"--engine {inputs.engine!a}: expected one of {', '.join(ENGINE_NAMES)}")
     if inputs.engine is not None and launch is not None and launch.engine != inputs.engine:
         raise UsageError(f"--engine {inputs.engine}, but the launch command starts {launch.engine}; leave --engine out")
     named = inputs.engine or (launch.engine if launch is not None else served.engine)

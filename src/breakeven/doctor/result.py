@@ -53,6 +53,7 @@ class DoctorResult(_Frozen):
     unchecked: tuple[Unchecked, ...] = ()
     num_rules_checked: int = 0
     repaired: str = Field(default="", description="The folder that --fix wrote")
+    not_repaired: str = Field(default="", description="Why --fix wrote nothing")
     repairs: tuple[str, ...] = Field(default=(), description="What --fix changed, then the difference of config.json")
     remaining: tuple[str, ...] = Field(default=(), description="Codes of errors and warnings that the repaired copy still has")
 

@@ -19,8 +19,11 @@ MAX_EVIDENCE = 12
 MAX_TEXT = 4000
 
 
-def render_diagnoses(result: DoctorResult, console: Console) -> None:
-    """Print `result`. Every string from a file is shown as text, never as markup, without control characters."""
+def render_diagnoses(result: DoctorResult, console: Console, *, verbose: bool = False) -> None:
+    """Print `result`; `verbose` also names the rules that had not the input they need.
+
+    Every string from a file is shown as text, never as markup, without control characters.
+    """
     for line in result.examined:
         console.print(Text(plain(f"examined: {line}"), style="dim"))
     console.print()
@@ -44,7 +47,7 @@ def render_diagnoses(result: DoctorResult, console: Console) -> None:
             console.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 4)))
         console.print(Padding(Text(plain(f"Provide {question.provide}.", MAX_TEXT)), (0, 0, 0, 4)))
     _repairs(result, console)
-    _unchecked(result, console)
+    _unchecked(result, console, verbose)
 
 
 def _finding(number: int, finding: Diagnosis, console: Console) -> None:
@@ -69,18 +72,31 @@ def _finding(number: int, finding: Diagnosis, console: Console) -> None:
     console.print()
 
 
-def _unchecked(result: DoctorResult, console: Console) -> None:
+def _unchecked(result: DoctorResult, console: Console, verbose: bool) -> None:
     if not result.unchecked:
         return
     by_need: dict[str, list[str]] = {}
     for one in result.unchecked:
         by_need.setdefault(" and ".join(NEEDS[need] for need in one.needs if need in NEEDS), []).append(one.code)
-    console.print(Text(f"Not checked for want of input ({len(result.unchecked)} rules); to check more, provide", style="dim"))
-    for need, codes in by_need.items():
-        console.print(Padding(Text(plain(f"{need}: {', '.join(codes)}", MAX_TEXT), style="dim"), (0, 0, 0, 4)))
+    named = "" if verbose else ", which --verbose names"
+    console.print(
+        Text(f"Not checked for want of input: {_rules(len(result.unchecked))}{named}. To check more, provide", style="dim")
+    )
+    for need, codes in sorted(by_need.items(), key=lambda entry: -len(entry[1])):
+        console.print(
+            Padding(
+                Text(plain(f"{need}: {', '.join(codes) if verbose else _rules(len(codes))}", MAX_TEXT), style="dim"), (0, 0, 0, 4)
+            )
+        )
+
+
+def _rules(count: int) -> str:
+    return "1 rule" if count == 1 else f"{count} rules"
 
 
 def _repairs(result: DoctorResult, console: Console) -> None:
+    if result.not_repaired:
+        console.print(Text(plain(f"--fix wrote nothing: {result.not_repaired}.", MAX_TEXT), style="bold"))
     if not result.repaired:
         return
     console.print(Text(plain(f"Repaired copy in {result.repaired}"), style="bold underline"))

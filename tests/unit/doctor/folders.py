@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -77,8 +78,27 @@ def trained(generator: np.random.Generator, rows: int, width: int) -> Array:
     return (0.05 * values).astype(np.float32)
 
 
-def make_target(name: str = "target", **changes: Any) -> Folder:
+def drawn_once(draw: Callable[..., dict[str, Array]]) -> Callable[..., dict[str, Array]]:
+    """Hundreds of tests break the same healthy tensors: they are drawn once, and each test has a copy."""
+    kept = functools.cache(draw)
+
+    def copies(*args: Any, **options: Any) -> dict[str, Array]:
+        return {name: values.copy() for name, values in kept(*args, **options).items()}
+
+    return copies
+
+
+@drawn_once
+def target_tensors() -> dict[str, Array]:
     generator = np.random.default_rng(7)
+    return {
+        "model.embed_tokens.weight": trained(generator, VOCAB, HIDDEN),
+        "model.norm.weight": np.ones(HIDDEN, np.float32),
+        "lm_head.weight": trained(generator, VOCAB, HIDDEN),
+    }
+
+
+def make_target(name: str = "target", **changes: Any) -> Folder:
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -96,12 +116,7 @@ def make_target(name: str = "target", **changes: Any) -> Folder:
         "torch_dtype": "bfloat16",
         **changes,
     }
-    tensors = {
-        "model.embed_tokens.weight": trained(generator, VOCAB, HIDDEN),
-        "model.norm.weight": np.ones(HIDDEN, np.float32),
-        "lm_head.weight": trained(generator, VOCAB, HIDDEN),
-    }
-    return Folder(name=name, config=config, tensors=tensors)
+    return Folder(name=name, config=config, tensors=target_tensors())
 
 
 def draft_ids() -> Array:
@@ -111,6 +126,7 @@ def draft_ids() -> Array:
     return np.sort(chosen).astype(np.int64)
 
 
+@drawn_once
 def head_tensors(prefix: str = "midlayer.", *, embeddings: bool = False) -> dict[str, Array]:
     generator = np.random.default_rng(11)
     queries, keys = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
@@ -134,7 +150,7 @@ def head_tensors(prefix: str = "midlayer.", *, embeddings: bool = False) -> dict
     tensors["d2t"] = ids - np.arange(DRAFT_VOCAB)
     tensors["t2d"] = marks
     if embeddings:
-        tensors["embed_tokens.weight"] = make_target().tensors["model.embed_tokens.weight"].copy()
+        tensors["embed_tokens.weight"] = target_tensors()["model.embed_tokens.weight"]
     return tensors
 
 

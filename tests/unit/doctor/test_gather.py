@@ -110,3 +110,8 @@ def test_exit_codes_and_json(tmp_path: Path) -> None:
     missing = CliRunner().invoke(app, ["doctor", "--draft", str(tmp_path / "nowhere")])
     assert isinstance(missing.exception, CheckpointError)
     assert missing.exception.exit_code == 2
+
+
+def test_an_unknown_engine_is_named_with_those_that_are_known() -> None:
+    with pytest.raises(UsageError, match=r"--engine 'foo': expected one of vllm, sglang"):
+        gather(Inputs(engine="foo"))

@@ -97,7 +97,17 @@ def test_nothing_to_repair_writes_nothing(tmp_path: Path) -> None:
     evidence = Deployment().evidence(tmp_path)
     result = repaired(evidence, examine(evidence), tmp_path / "repaired")
     assert (result.repairs, result.repaired) == ((), "")
+    assert result.not_repaired == "nothing was found that needs mending"
     assert not (tmp_path / "repaired").exists()
+
+
+def test_findings_without_a_repair_write_nothing_and_say_so(tmp_path: Path) -> None:
+    broken = Deployment()
+    BREAKERS["layers-out-of-range"][0](broken)
+    evidence = broken.evidence(tmp_path)
+    result = repaired(evidence, examine(evidence), tmp_path / "repaired")
+    assert not (tmp_path / "repaired").exists()
+    assert result.not_repaired == "no finding has one right repair that --fix knows; follow the remedies by hand"
 
 
 def test_files_beside_are_copied_pickles_are_not(tmp_path: Path) -> None:

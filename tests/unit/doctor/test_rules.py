@@ -62,6 +62,15 @@ EVERY_QUESTION = [
 ]
 
 
+@pytest.mark.parametrize("code", ["layers-out-of-range", "layers-unordered"])
+def test_ids_that_are_said_once_for_each_engine_are_one_fault(code: str, tmp_path: Path) -> None:
+    broken = Deployment()
+    BREAKERS[code][0](broken)
+    found = [finding for finding in broken.examine(tmp_path).findings if finding.code == code]
+    assert len(found) == 1
+    assert len([line for line in found[0].evidence if "layer_ids" in line]) == 2
+
+
 @pytest.mark.parametrize(("code", "breaker"), EVERY_QUESTION)
 def test_where_a_convention_is_open_no_fault_is_stated(code: str, breaker: Breaker, tmp_path: Path) -> None:
     unclear = Deployment()

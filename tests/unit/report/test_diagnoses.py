@@ -7,13 +7,13 @@ import io
 import pytest
 from rich.console import Console
 
-from breakeven.doctor.result import DoctorResult
+from breakeven.doctor.result import DoctorResult, Unchecked
 from breakeven.report.diagnoses import render_diagnoses
 
 
-def on_terminal(result: DoctorResult) -> str:
+def on_terminal(result: DoctorResult, *, verbose: bool = False) -> str:
     file = io.StringIO()
-    render_diagnoses(result, Console(file=file, width=5000, color_system=None))
+    render_diagnoses(result, Console(file=file, width=5000, color_system=None), verbose=verbose)
     return file.getvalue()
 
 
@@ -27,3 +27,18 @@ def test_long_lists_of_suspects_keep_their_end() -> None:
     suspects = ", ".join(f"suspect {number}" for number in range(60))
     shown = on_terminal(DoctorResult(examined=(), findings=(), conclusion=suspects, next_check=suspects, refuted=(suspects,)))
     assert shown.count("suspect 59") == 3
+
+
+def test_what_was_not_checked_is_one_line_an_input_unless_it_is_asked_for() -> None:
+    unchecked = (*(Unchecked(code=f"rule-{number}", needs=("draft",)) for number in range(30)), Unchecked(code="x", needs=("run",)))
+    result = DoctorResult(examined=(), findings=(), num_rules_checked=3, unchecked=unchecked)
+    lines = on_terminal(result).splitlines()[-3:]
+    assert lines[0] == "Not checked for want of input: 31 rules, which --verbose names. To check more, provide"
+    assert [line.strip() for line in lines[1:]] == ["--draft DIR: 30 rules", "--run RUN: 1 rule"]
+    named = on_terminal(result, verbose=True)
+    assert "rule-0, rule-1" in named
+    assert "--verbose" not in named
+
+
+def test_a_repair_that_wrote_nothing_says_why() -> None:
+    assert "--fix wrote nothing: no reason." in on_terminal(DoctorResult(examined=(), findings=(), not_repaired="no reason"))

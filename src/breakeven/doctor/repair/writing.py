@@ -61,7 +61,7 @@ MAX_BESIDE_BYTES = 100_000_000
 def repaired(evidence: Evidence, result: DoctorResult, out: Path) -> DoctorResult:
     """Write a repaired copy to `out`, which must not exist, and examine it: the result with what changed and what remains.
 
-    Nothing is written where no finding has a repair that applies: `repairs` is empty then.
+    Nothing is written where no finding has a repair that applies: `not_repaired` says so.
 
     Raises:
         UsageError: there is no drafter to repair, or `out` lies inside it.
@@ -80,7 +80,7 @@ def repaired(evidence: Evidence, result: DoctorResult, out: Path) -> DoctorResul
         if code in wanted:
             repair(copying, evidence)
     if not copying.changes:
-        return result
+        return result.model_copy(update={"not_repaired": _why_not(result, wanted)})
     _write(copying, draft.folder, out)
     again = examine(replace(evidence, draft=Drafter(folder=open_folder(out))))
     return result.model_copy(
@@ -92,6 +92,14 @@ def repaired(evidence: Evidence, result: DoctorResult, out: Path) -> DoctorResul
             ),
         }
     )
+
+
+def _why_not(result: DoctorResult, repairable: set[str]) -> str:
+    if repairable:
+        return f"{', '.join(sorted(repairable))}: the repair changes nothing in this drafter; follow the remedy by hand"
+    if result.findings:
+        return "no finding has one right repair that --fix knows; follow the remedies by hand"
+    return "nothing was found that needs mending"
 
 
 def _write(copying: Copying, source: ModelFolder, out: Path) -> None:

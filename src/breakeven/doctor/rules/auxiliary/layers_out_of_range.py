@@ -13,7 +13,7 @@ Remedy: take the ids from the training configuration of this target; the usual o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from breakeven.doctor.drafter import language_config, whole
 from breakeven.doctor.evidence import Evidence
@@ -29,15 +29,22 @@ def check(evidence: Evidence) -> Iterator[Told]:
     depth = whole(language_config(target).get("num_hidden_layers"))
     if depth is None:
         return
-    for setting in draft.layer_ids:
-        ids = read_ids(setting)
-        outside = [one for one in ids or () if not 0 <= one <= depth]
-        if outside:
-            yield Fault(
-                severity="error",
-                confidence="high",
-                title=f"The auxiliary layer ids {outside} lie outside the target's {depth} layers",
-                evidence=(str(setting), f"{target.path.name}/config.json: num_hidden_layers is {depth}"),
-                remedy=f"Take the ids from the training of this target; usual ones, as inputs: {[2, depth // 2, depth - 3]}.",
-                symptoms=Symptoms(vllm="crash", sglang="floor" if len(ids or ()) - len(outside) == 1 else "crash"),
-            )
+    # a folder may say its ids once for each engine: that is one fault, of as many settings
+    found = [
+        (setting, ids, outside) for setting in draft.layer_ids if (ids := read_ids(setting)) and (outside := _outside(ids, depth))
+    ]
+    if not found:
+        return
+    _, ids, outside = found[0]
+    yield Fault(
+        severity="error",
+        confidence="high",
+        title=f"The auxiliary layer ids {outside} lie outside the target's {depth} layers",
+        evidence=(*(str(setting) for setting, _, _ in found), f"{target.path.name}/config.json: num_hidden_layers is {depth}"),
+        remedy=f"Take the ids from the training of this target; usual ones, as inputs: {[2, depth // 2, depth - 3]}.",
+        symptoms=Symptoms(vllm="crash", sglang="floor" if len(ids) - len(outside) == 1 else "crash"),
+    )
+
+
+def _outside(ids: Sequence[int], depth: int) -> list[int]:
+    return [one for one in ids if not 0 <= one <= depth]

@@ -23,16 +23,18 @@ from breakeven.doctor.told import Fault, Told
 
 def check(evidence: Evidence) -> Iterator[Told]:
     assert evidence.draft is not None
+    # a folder may say its ids once for each engine: that is one fault, of as many settings
+    settings: dict[bool, list[str]] = {}
     for setting in evidence.draft.layer_ids:
         ids = read_ids(setting)
-        if ids is None or all(one < other for one, other in pairwise(ids)):
-            continue
-        repeats = len(set(ids)) < len(ids)
+        if ids is not None and not all(one < other for one, other in pairwise(ids)):
+            settings.setdefault(len(set(ids)) < len(ids), []).append(str(setting))
+    for repeats, said in settings.items():
         yield Fault(
             severity="error" if repeats else "warning",
             confidence="high" if repeats else "medium",
             title="An auxiliary layer stands twice" if repeats else "The auxiliary layer ids are not in the order of the layers",
-            evidence=(str(setting),),
+            evidence=tuple(said),
             remedy="Sort the ids if the drafter was trained on states in layer order; else permute the columns of fc with them.",
             symptoms=both("crash" if repeats else "floor"),
         )
