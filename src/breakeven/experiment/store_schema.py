@@ -167,6 +167,11 @@ def _explanation(file: Path, error: Exception) -> str:
         return f"{file}: cannot be opened or written ({error}); expected a folder of your own on a local disk"
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return f"{file}: another program holds it ({error}); close that and try again"
+    if code.startswith("SQLITE_NOTADB"):
+        return (
+            f"{file}: not a run: it is no SQLite database; expected the folder that breakeven bench wrote, or its run.sqlite. "
+            "If it was one, its beginning is overwritten: restore it from a copy, or measure again with --fresh"
+        )
     return (
         f"{file}: damaged ({type(error).__name__}: {str(error)[:120]}); restore it from a copy, save what can be read with "
         f"sqlite3 {file.name} .recover, or measure again with --fresh"

@@ -312,7 +312,7 @@ def test_what_is_no_run_or_damaged(tmp_path: Path, plan: Plan) -> None:
         read_run(other)
     text = tmp_path / "text.sqlite"
     text.write_text("this is no database" * 100)
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(StoreError, match="not a run: it is no SQLite database; expected the folder that breakeven bench wrote"):
         read_run(text)
     folder = tmp_path / "run"
     with RunStore(folder, plan) as store:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.costs.measured_surface import Jump, MeasuredSurface
@@ -14,8 +16,16 @@ from breakeven.errors import UsageError
 from breakeven.experiment.cost_ratios import measure_costs
 from breakeven.experiment.curving import surface_of
 from breakeven.experiment.record import RunRecord
-from breakeven.experiment.summary import RunSummary
-from breakeven.verdict.predicted.result import DraftsByBatch, FixedDrafts, PredictedSchedule, Prediction, Range, Unpredicted
+from breakeven.experiment.summary import RunSummary, log_decode_time_per_token
+from breakeven.verdict.predicted.result import (
+    BatchPrediction,
+    DraftsByBatch,
+    FixedDrafts,
+    PredictedSchedule,
+    Prediction,
+    Range,
+    Unpredicted,
+)
 from breakeven.verdict.predicted.surfaces import batch_predictions, headline
 
 __all__ = ["jump_text", "measured_surface", "predict_from_run", "schedule_from"]
@@ -49,6 +59,7 @@ def predict_from_run(
     asked = tuple(batches) or surface.batches
     numbers = tuple(drafts) or _between(surface)
     found, unknown = batch_predictions(surface, acceptance, asked, numbers, threshold=threshold)
+    found = tuple(map(partial(_with_times, _plain_steps(record)), found))
     schedule = None
     if acceptance is not None and found:
         schedule = _shown(schedule_from(surface, acceptance, [batch.batch for batch in found], numbers, threshold=threshold))
@@ -68,6 +79,27 @@ def predict_from_run(
             "Speedup is that of decoding at a steady batch (docs/equation.md); prefill and queueing are left out",
         ),
     )
+
+
+def _plain_steps(record: RunRecord) -> dict[int, float]:
+    """Seconds of a plain step by batch, over all windows that count: while it decodes, a request gets one token a step."""
+    run = RunSummary(record)
+    steps: dict[int, float] = {}
+    for load in record.loads:
+        logs = [run.figure(log_decode_time_per_token, trial) for trial in run.trials(record.baseline, load.label)]
+        logs = [log for log in logs if math.isfinite(log)]
+        if load.concurrency is not None and logs:
+            steps.setdefault(load.concurrency, math.exp(statistics.fmean(logs)))
+    return steps
+
+
+def _with_times(plain_steps: Mapping[int, float], batch: BatchPrediction) -> BatchPrediction:
+    """The same with the seconds of a plain step, and of a round as c of them, at batches that were measured."""
+    plain_s = plain_steps.get(batch.batch)
+    if plain_s is None:
+        return batch
+    points = tuple(point.model_copy(update={"round_s": point.cost.value * plain_s}) for point in batch.points)
+    return batch.model_copy(update={"plain_s": plain_s, "points": points})
 
 
 def _simulated(record: RunRecord) -> list[str]:

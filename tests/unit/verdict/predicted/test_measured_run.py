@@ -76,6 +76,13 @@ def test_every_number_of_drafts_is_predicted_and_the_cliff_is_named(record: RunR
     assert any("Cliff at 64 running requests" in note and "between 3 and 4 drafts" in note for note in result.notes)
 
 
+def test_steps_and_rounds_have_their_times(record: RunRecord) -> None:
+    for batch in predict_from_run(record, None, (), (3,), threshold=0.03).batches:
+        declared = 0.02  # the fake engine's plain step
+        assert batch.plain_s == pytest.approx(declared, rel=0.1)
+        assert batch.points[0].round_s == pytest.approx(declared * truth(batch.batch, 3), rel=0.15)
+
+
 def test_the_schedule_drafts_less_at_the_large_batch_and_nothing_beyond(record: RunRecord) -> None:
     schedule = predict_from_run(record, HEAD, (), (), threshold=0.03).schedule
     assert schedule is not None
