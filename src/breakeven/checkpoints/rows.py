@@ -39,7 +39,8 @@ def read_whole(info: TensorInfo) -> NDArray[np.generic] | None:
     """
     if not is_readable(info) or info.end - info.begin > MAX_BYTES:
         return None
-    return _numbers(info, _bytes(info, info.begin, info.end - info.begin)).reshape(info.shape)
+    (data,) = _bytes(info, [info.begin], info.end - info.begin)
+    return _numbers(info, data).reshape(info.shape)
 
 
 def read_rows(info: TensorInfo, rows: Sequence[int]) -> NDArray[np.float64] | None:
@@ -53,20 +54,23 @@ def read_rows(info: TensorInfo, rows: Sequence[int]) -> NDArray[np.float64] | No
     row_bytes = math.prod(info.shape[1:]) * DTYPE_BITS[info.dtype] // 8
     if row_bytes * len(rows) > MAX_BYTES:
         return None
-    parts = [_numbers(info, _bytes(info, info.begin + row * row_bytes, row_bytes)) for row in rows]
-    return np.stack(parts).astype(np.float64)
+    parts = _bytes(info, [info.begin + row * row_bytes for row in rows], row_bytes)
+    return _numbers(info, b"".join(parts)).reshape(len(rows), info.shape[1]).astype(np.float64)
 
 
-def _bytes(info: TensorInfo, begin: int, count: int) -> bytes:
+def _bytes(info: TensorInfo, begins: Sequence[int], count: int) -> list[bytes]:
+    """`count` bytes from each of `begins`."""
+    parts = []
     try:
         with info.file.open("rb") as opened:
-            opened.seek(begin)
-            data = opened.read(count)
+            for begin in begins:
+                opened.seek(begin)
+                parts.append(opened.read(count))
     except OSError as error:
         raise CheckpointError(f"{info.file}: cannot be read ({error.strerror}); check its permissions and the disk") from error
-    if len(data) != count:
+    if any(len(part) != count for part in parts):
         raise CheckpointError(f"{info.file}: shorter than when it was opened; leave model folders alone while they are examined")
-    return data
+    return parts
 
 
 def _numbers(info: TensorInfo, data: bytes) -> NDArray[np.generic]:

@@ -89,15 +89,15 @@ def decode_samples(requests: bytes, arrivals: bytes) -> list[RequestSample]:
             f"{len(data)} bytes of arrivals and {len(content['rows'])} requests; expected {12 * total} and {len(counts)}"
         )
     delta_us, delta_tokens = np.frombuffer(data, "<i8", total), np.frombuffer(data, "<i4", total, offset=8 * total)
+    # all requests at once: most have few arrivals, and numpy's calls would cost more than their sums
+    pairs = list(zip((_sums(delta_us, counts) / 1e6).tolist(), _sums(delta_tokens, counts).tolist(), strict=True))
     samples, begin = [], 0
     for row, count in zip(content["rows"], counts, strict=True):
         end = begin + count
-        times_s = (np.cumsum(delta_us[begin:end]) / 1e6).tolist()
-        tokens = np.cumsum(delta_tokens[begin:end], dtype=np.int64).tolist()
         fields = dict(zip(content["fields"], row, strict=True))
         if not isinstance(fields.get("speculation"), dict | None):
             raise ValueError("what was reported about a request's drafts is no table")
-        samples.append(RequestSample(**fields, arrivals=tuple(zip(times_s, tokens, strict=True))))
+        samples.append(RequestSample(**fields, arrivals=tuple(pairs[begin:end])))
         begin = end
     return samples
 
@@ -108,6 +108,14 @@ def _differences(values: np.ndarray[Any, Any], firsts: np.ndarray[Any, Any]) -> 
     out[1:] -= values[:-1]
     out[firsts] = values[firsts]
     return out
+
+
+def _sums(differences: np.ndarray[Any, Any], counts: list[int]) -> np.ndarray[Any, Any]:
+    """The inverse of `_differences`, for `counts` values a request: running sums that begin anew with each request."""
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(differences, dtype=np.int64)])
+    firsts = np.cumsum([0, *counts], dtype=np.int64)[:-1]
+    sums: np.ndarray[Any, Any] = running[1:] - np.repeat(running[firsts], counts)
+    return sums
 
 
 def _unpacked(blob: bytes) -> bytes:

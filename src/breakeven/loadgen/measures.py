@@ -56,9 +56,9 @@ def decode_time_per_token(window: Window) -> float:
     """
     seconds, tokens = [], 0
     for sample in window.samples:
-        inside = [arrival for arrival in sample.arrivals if 0.0 < arrival[0] <= window.window_s]
-        if len(inside) > 1:
-            (first_s, first), (last_s, last) = inside[0], inside[-1]
+        begin, end = (bisect_right(sample.arrivals, time_s, key=itemgetter(0)) for time_s in (0.0, window.window_s))
+        if end - begin > 1:
+            (first_s, first), (last_s, last) = sample.arrivals[begin], sample.arrivals[end - 1]
             seconds.append(last_s - first_s)
             tokens += last - first
     return math.fsum(seconds) / tokens if tokens else math.nan

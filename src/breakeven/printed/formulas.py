@@ -124,18 +124,25 @@ class RateFormula(Enum):
 
 
 def chain_alpha(accept_length: float, num_drafted: int) -> float:
-    """The constant conditional acceptance a with 1 + a + ... + a^d = accept length; solved by bisection, in [0, 1].
+    """The constant conditional acceptance a with 1 + a + ... + a^d = accept length; by Newton's method, in [0, 1].
+
+    The sum is convex and rises in a, so from 1 every step ends between the solution and the one before.
 
     Raises:
         ValueError: no chain of `num_drafted` drafts has this accept length.
     """
     if not 1.0 - 1e-9 <= accept_length <= num_drafted + 1.0 + 1e-9:
         raise ValueError(f"an accept length of {accept_length:g} is not between 1 and {num_drafted + 1}")
-    low, high = 0.0, 1.0
+    if accept_length <= 1.0 or accept_length >= num_drafted + 1.0:
+        return 0.0 if accept_length <= 1.0 else 1.0
+    alpha = 1.0
     for _ in range(60):
-        middle = (low + high) / 2.0
-        if sum(middle**position for position in range(num_drafted + 1)) < accept_length:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2.0
+        value = slope = 0.0
+        for _ in range(num_drafted + 1):  # Horner's scheme
+            slope = slope * alpha + value
+            value = value * alpha + 1.0
+        step = (value - accept_length) / slope
+        if step <= 1e-16:
+            break
+        alpha -= step
+    return max(alpha, 0.0)

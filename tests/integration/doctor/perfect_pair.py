@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tests.unit.doctor.folders import LAYER_IDS, Array, Folder
+from tests.unit.doctor.folders import LAYER_IDS, Array, Folder, drawn_once
 
 VOCAB, HIDDEN, LAYERS, DRAFT_VOCAB = 128, 256, 12, 64
 HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 4, 2, 64, 128
@@ -120,6 +120,7 @@ def _first_half() -> Array:
     return matrix
 
 
+@drawn_once
 def _layer(attention_input: int) -> dict[str, Array]:
     generator = np.random.default_rng(1)
     queries, keys = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM

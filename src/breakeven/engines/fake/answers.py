@@ -42,18 +42,23 @@ def simulate_answers(arm: Arm, prompts: Sequence[Prompt], *, max_tokens: int, se
             on = np.random.default_rng([zlib.crc32(prompt.id.encode()), parted, int(numbers[parted])])
             numbers[parted + 1 :] = on.integers(0, VOCABULARY, max_tokens - parted - 1)
         looping = truth.degenerate_probability > 0 and rng.random() < truth.degenerate_probability
-        tokens = tuple(f"w{number}" for number in numbers)
-        runners_up = [own[place] if parted == place else own[max_tokens + place] for place in range(max_tokens)]
-        alternatives = tuple(
-            ((token, -0.1), (f"w{other}", -0.1 - TIE_NATS), WRONG) for token, other in zip(tokens, runners_up, strict=True)
-        )
+        token_ids = tuple(numbers.tolist())
+        tokens = tuple(f"w{number}" for number in token_ids)
+        alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
+        if truth.tells_logprobs:
+            runners_up = own[max_tokens:].tolist()
+            if parted < max_tokens:
+                runners_up[parted] = int(own[parted])
+            alternatives = tuple(
+                ((token, -0.1), (f"w{other}", -0.1 - TIE_NATS), WRONG) for token, other in zip(tokens, runners_up, strict=True)
+            )
         answers.append(
             GreedyAnswer(
                 prompt_id=prompt.id,
                 text=" ".join(tokens),
                 tokens=tokens if truth.tells_logprobs else (),
-                token_ids=tuple(numbers.tolist()),
-                alternatives=alternatives if truth.tells_logprobs else (),
+                token_ids=token_ids,
+                alternatives=alternatives,
                 num_tokens=max_tokens,
                 finish_reason="length",
                 degenerate="loop: simulated" if looping else None,
