@@ -14,6 +14,7 @@ from pathlib import Path
 
 from breakeven.costs.table import Shape, TableRow
 from breakeven.errors import ReportedError
+from breakeven.inputs.text import read_text
 from breakeven.printed.definitions import draft_shape
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.printed.reading import read_printed
@@ -76,7 +77,7 @@ def read_speedups(path: Path) -> tuple[TableRow, ...]:
     Raises:
         ReportedError: unreadable, too large, without the columns that are needed, or a cell that is no number: with its row.
     """
-    text = _text(path)
+    text = read_text(path, max_bytes=MAX_BYTES, expected="a table of speedups; split a larger one by target", error=ReportedError)
     reader = csv.DictReader(io.StringIO(text), delimiter=_delimiter(text.partition("\n")[0]), strict=True)
     try:
         lines = list(reader)
@@ -105,20 +106,6 @@ def _delimiter(line: str) -> str:
 
 def _first(names: tuple[str, ...], present: Mapping[str, str]) -> str | None:
     return next((name for name in names if name in present), None)
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ReportedError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(content) > MAX_BYTES:
-        raise ReportedError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB; split it by target")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ReportedError(f"{path} is not UTF-8 text; save it as UTF-8") from None
 
 
 def _row(where: str, number: int, cells: Mapping[str, str]) -> TableRow | None:

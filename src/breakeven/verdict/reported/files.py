@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from breakeven.errors import ReportedError
+from breakeven.inputs.text import read_text
 from breakeven.verdict.reported.schema import PointFields, ReportedRow, ReportedTable, SharedFields, TargetFacts
 
 __all__ = ["load_table"]
@@ -86,20 +87,9 @@ def load_table(path: Path) -> ReportedTable:
 
 
 def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            # a device or a pipe has no size to look at first
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ReportedError(
-                f"{path} is larger than {MAX_BYTES // 1000} kB; a reported table holds a row for each arm and load, "
-                f"at most {MAX_ROWS}: split it by target or workload"
-            )
-        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError:
-        raise ReportedError(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    except OSError as error:
-        raise ReportedError(f"{path} cannot be read: {error.strerror or error}") from None
+    expected = f"a row for each arm and load, at most {MAX_ROWS}; split a larger table by target or workload"
+    text = read_text(path, max_bytes=MAX_BYTES, expected=expected, error=ReportedError)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class _TextLoader(yaml.BaseLoader):
