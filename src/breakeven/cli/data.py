@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from breakeven.drafter.data.answering import Progress
     from breakeven.drafter.data.target_files import TargetFiles
@@ -43,8 +43,6 @@ def prompts(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write prompts of many kinds, each in training or held out."""
-    import json
-
     from breakeven.drafter.data.generator import in_process
     from breakeven.drafter.data.making_prompts import PromptSettings, make_prompts
 
@@ -64,11 +62,7 @@ def prompts(
         generate=in_process,
         tell=_counter("user turns"),
     )
-    if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2))
-    else:
-        for line in found.lines():
-            typer.echo(line)
+    _show(found.as_json(), found.lines(), as_json)
 
 
 @data.command()
@@ -92,8 +86,6 @@ def answers(
     as_json: Annotated[bool, typer.Option("--json", help="Print what the file holds now as JSON.")] = False,
 ) -> None:
     """Let the target answer every prompt. Killed at any moment, the same command goes on."""
-    import json
-
     from breakeven.drafter.data.answering import AnswerSettings, Source, collect_answers
     from breakeven.drafter.data.prompt_records import read_prompt_records
     from breakeven.errors import UsageError
@@ -142,11 +134,7 @@ def answers(
         template_variables=_variables(template_variables),
         tell=_answer_progress(),
     )
-    if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2))
-    else:
-        for line in found.lines(out):
-            typer.echo(line)
+    _show(found.as_json(), found.lines(out), as_json)
 
 
 @data.command("import")
@@ -160,8 +148,6 @@ def import_(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Turn conversations that the target has written already (a log of its traffic) into a training file."""
-    import json
-
     from breakeven.drafter.data.importing import import_conversations
 
     found = import_conversations(
@@ -172,11 +158,7 @@ def import_(
         held_out_share=held_out,
         tell=_counter("conversations"),
     )
-    if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2))
-    else:
-        for line in found.lines():
-            typer.echo(line)
+    _show(found.as_json(), found.lines(), as_json)
 
 
 @data.command()
@@ -209,6 +191,16 @@ def inspect(
     console = Console()
     show_inspection(found, console)
     show_samples(samples, console)
+
+
+def _show(record: Mapping[str, Any], lines: Iterable[str], as_json: bool) -> None:
+    import json
+
+    if as_json:
+        typer.echo(json.dumps(record, indent=2))
+    else:
+        for line in lines:
+            typer.echo(line)
 
 
 def _target(name: str, template_variables: str | None) -> TargetFiles:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
-from breakeven.doctor.signs import Sign
-from breakeven.doctor.told import Seen
+from breakeven.doctor.signs import Sign, Symptoms
+from breakeven.doctor.told import Fault, Seen
 from breakeven.findings import Finding
 from breakeven.readers.reading import Comparison
 
-__all__ = ["host_cache", "lower_of", "reported", "seen"]
+__all__ = ["fault", "host_cache", "lower_of", "reported", "seen"]
 
 
 def reported(evidence: Evidence, *codes: str) -> Iterator[tuple[str, Finding]]:
@@ -67,4 +67,16 @@ def seen(where: str, finding: Finding, sign: Sign, *, refutes: tuple[str, ...] =
         evidence=tuple(line if where in line else f"{where}: {line}" for line in finding.evidence) or (where,),
         remedy=finding.remedy,
         refutes=refutes,
+    )
+
+
+def fault(where: str, finding: Finding, symptoms: Symptoms) -> Fault:
+    """`finding` as a cause, its evidence headed by where it was seen."""
+    return Fault(
+        severity=finding.severity,
+        confidence=finding.confidence,
+        title=finding.title.removesuffix("."),
+        evidence=tuple(f"{where}: {line}" for line in finding.evidence),
+        remedy=finding.remedy,
+        symptoms=symptoms,
     )

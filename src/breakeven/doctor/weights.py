@@ -110,6 +110,16 @@ def likeness(own: TensorInfo, own_rows: list[int], other: TensorInfo, other_rows
     )
 
 
+def embeddings_compared(draft: Drafter, target: ModelFolder) -> tuple[TensorInfo, Likeness] | None:
+    """The drafter's own embeddings, and how like the target's they are; None where there are none of the same shape."""
+    own, theirs = draft.by_role.get("embed_tokens.weight"), target_embedding(target)
+    if own is None or theirs is None or own.shape != theirs.shape:
+        return None
+    rows = sampled(own.shape[0])
+    found = likeness(own, rows, theirs, rows)
+    return (own, found) if found is not None else None
+
+
 def target_embedding(target: ModelFolder) -> TensorInfo | None:
     """The target's input embeddings, whatever prefix a multimodal checkpoint gives them."""
     return _shortest(target, "embed_tokens.weight")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from breakeven.checkpoints.folder import open_folder
-from breakeven.checkpoints.pairing import check_eagle3_pair
+from breakeven.engines.arm_models import check_models
 from breakeven.engines.base import Arm, LaunchCommand
 from breakeven.errors import CheckpointError, UsageError
 
@@ -49,9 +49,7 @@ def check(arm: Arm) -> None:
             f"{target.path}/config.json: architectures is {architectures!a}; the embedded engine serves {', '.join(ARCHITECTURES)} "
             "only: use vLLM or SGLang for other models"
         )
-    speculation = arm.speculation
-    if speculation is not None and speculation.method == "eagle3" and speculation.drafter is not None:
-        check_eagle3_pair(target, open_folder(speculation.drafter))
+    check_models(arm)
 
 
 def _speculation_flags(arm: Arm) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from breakeven.checkpoints.folder import open_folder
-from breakeven.checkpoints.pairing import check_eagle3_pair
+from breakeven.engines.arm_models import check_models
 from breakeven.engines.base import Arm, LaunchCommand, Speculation
 from breakeven.engines.installation import Installation, find_installation
 from breakeven.engines.launch_flags import ChosenFlag, checked_doubt, choose_flag
@@ -83,12 +83,7 @@ def check(arm: Arm) -> None:
             "as they would not agree on a number; give the copies servers of their own, or a fixed number"
         )
     launch_command(arm, 1)
-    if arm.target is None:
-        return
-    target = open_folder(arm.target)
-    if speculation is not None and speculation.method == "eagle3":
-        assert speculation.drafter is not None, "the command line was built"
-        check_eagle3_pair(target, open_folder(speculation.drafter))
+    check_models(arm)
 
 
 def refusal(arm: Arm) -> str | None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
-from breakeven.doctor.reported import reported
+from breakeven.doctor.reported import fault, reported
 from breakeven.doctor.signs import both
-from breakeven.doctor.told import Fault, Told
+from breakeven.doctor.told import Told
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
@@ -24,11 +24,4 @@ def check(evidence: Evidence) -> Iterator[Told]:
     if launch is not None and launch.is_whole and not launch.max_running:
         return  # the command itself shows it (running-requests-capped)
     for source, finding in reported(evidence, "admission-capped"):
-        yield Fault(
-            severity=finding.severity,
-            confidence=finding.confidence,
-            title=finding.title.removesuffix("."),
-            evidence=tuple(f"{source}: {line}" for line in finding.evidence),
-            remedy=finding.remedy,
-            symptoms=both("queueing"),
-        )
+        yield fault(source, finding, both("queueing"))

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
-from breakeven.doctor.reported import reported
+from breakeven.doctor.reported import fault, reported
 from breakeven.doctor.signs import both
-from breakeven.doctor.told import Fault, Told
+from breakeven.doctor.told import Told
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
@@ -26,11 +26,4 @@ def check(evidence: Evidence) -> Iterator[Told]:
     if launch is not None and (launch.flag("--device").value == "cpu" or launch.flag("--disable-cuda-graph", "--enforce-eager")):
         return
     for source, finding in reported(evidence, "cuda-graph-off"):
-        yield Fault(
-            severity=finding.severity,
-            confidence=finding.confidence,
-            title=finding.title.removesuffix("."),
-            evidence=tuple(f"{source}: {line}" for line in finding.evidence),
-            remedy=finding.remedy,
-            symptoms=both("cost"),
-        )
+        yield fault(source, finding, both("cost"))

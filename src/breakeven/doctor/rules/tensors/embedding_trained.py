@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.signs import Symptoms
 from breakeven.doctor.told import Fault, Told
-from breakeven.doctor.weights import RELATED, body_is_fresh, likeness, sampled, target_embedding
+from breakeven.doctor.weights import RELATED, body_is_fresh, embeddings_compared
 
 MOSTLY_EQUAL = 0.9
 # One tiny step of an optimizer, or another rounding, is no training.
@@ -28,12 +28,11 @@ def check(evidence: Evidence) -> Iterator[Told]:
     draft, target = evidence.draft, evidence.target
     assert draft is not None
     assert target is not None
-    own, theirs = draft.by_role.get("embed_tokens.weight"), target_embedding(target)
-    if own is None or theirs is None or own.shape != theirs.shape:
+    compared = embeddings_compared(draft, target)
+    if compared is None:
         return
-    rows = sampled(own.shape[0])
-    found = likeness(own, rows, theirs, rows)
-    if found is None or found.cosine < RELATED or found.equal_share > MOSTLY_EQUAL or found.cosine > PRACTICALLY_EQUAL:
+    own, found = compared
+    if found.cosine < RELATED or found.equal_share > MOSTLY_EQUAL or found.cosine > PRACTICALLY_EQUAL:
         return
     yield Fault(
         severity="info" if evidence.engine == "vllm" or body_is_fresh(draft) else "warning",

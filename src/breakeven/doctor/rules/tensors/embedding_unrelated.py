@@ -18,19 +18,18 @@ from collections.abc import Iterator
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.signs import Symptoms
 from breakeven.doctor.told import Fault, Told
-from breakeven.doctor.weights import UNRELATED, body_is_fresh, likeness, looks_fresh, sampled, target_embedding
+from breakeven.doctor.weights import UNRELATED, body_is_fresh, embeddings_compared, looks_fresh
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
     draft, target = evidence.draft, evidence.target
     assert draft is not None
     assert target is not None
-    own, theirs = draft.by_role.get("embed_tokens.weight"), target_embedding(target)
-    if own is None or theirs is None or own.shape != theirs.shape:
+    compared = embeddings_compared(draft, target)
+    if compared is None:
         return
-    rows = sampled(own.shape[0])
-    found = likeness(own, rows, theirs, rows)
-    if found is None or abs(found.cosine) > UNRELATED or found.same_lengths:
+    own, found = compared
+    if abs(found.cosine) > UNRELATED or found.same_lengths:
         return
     fresh = looks_fresh(own)
     harmless = evidence.engine == "sglang" or body_is_fresh(draft)
