@@ -73,8 +73,7 @@ def _of_run(run: RunSummary) -> Iterator[Against]:
     for (name, label), blocks in measure_costs(run).own.items():
         arm, load = run.arm(name), run.load(label)
         counts = [one for launch in run.acceptance_by_launch(name, label) for one in launch]
-        # with a schedule that rests a round is a step, and there is nothing to say of it
-        if arm.forced or not counts or _drafts(arm, load) == 0:
+        if arm.forced or not counts:
             continue
         paired = run.paired(name, run.record.baseline, label, speed_measure(load))
         speedup = block_interval(list(paired.values()), assumed_sd=PAIR_ASSUMED_SD)

@@ -84,6 +84,18 @@ def test_rounds_cheaper_than_steps_void_the_baseline(cost: float) -> None:
     assert "Do not quote this speedup" in result.findings[0].remedy
 
 
+def scheduled(one: Any, *schedule: tuple[int, int, int]) -> Any:
+    return replace(one, speculation=replace(one.speculation, schedule=schedule))
+
+
+def test_fewer_drafts_at_more_load_as_scheduled() -> None:
+    """The accept length falls as it is to; the first draft alone is nothing that is dead; at rest there is nothing to say."""
+    assert loud(of_run(scheduled(arm(HEALTHY), (1, 1, 3), (2, 512, 1)))) == []
+    assert loud(of_run(scheduled(arm(HEALTHY, {1: 1.5, 8: 1.3}), (1, 4, 3), (5, 512, 0)))) == []
+    # a schedule hides no dead drafter
+    assert "accept-length-at-floor" in loud(of_run(scheduled(arm((0.0, 0.0, 0.0)), (1, 1, 3), (2, 512, 1))))
+
+
 def test_accept_length_must_not_depend_on_load() -> None:
     poor, good = arm((0.4, 0.2, 0.1)), arm((0.7, 0.5, 0.35))
     record = simulated_run([PLAIN, good], loads=(2, 32))

@@ -135,3 +135,15 @@ def test_the_few_drafts_of_an_arm_that_rests_on_sglang_are_told_without_a_total(
     (told,) = (item for item in result.conclusions if item.text.startswith("scheduled has accept length"))
     assert " drafts accepted in " in told.evidence[0]
     assert " of 0 drafts" not in told.evidence[0]
+
+
+def test_what_it_gains_where_it_often_rests_is_not_put_down_to_the_traffic(simulate: Simulate, make_arm: MakeArm) -> None:
+    """Its batches lie on both sides of a step of its schedule, so it drafts at some of its steps only."""
+    some = make_arm("some", 3, joint=(0.8, 0.6, 0.4), drafted_share=0.7, cost_ratio=1.1, **NOISE)
+    assert some.speculation is not None
+    record = simulate([make_arm("plain", **NOISE), some], loads=(8,), launches=4)
+    asked = replace(some, speculation=replace(some.speculation, schedule=((1, 8, 3), (9, 64, 0))))
+    for arms, told in ((record.arms, True), ([record.arms[0], asked], False)):
+        result = judge(replace(record, arms=arms))
+        assert comparison(result, "some", "c=8").outcome == "pays"
+        assert bool([text for text in result.what_would_change_it if "traffic repeats itself" in text]) is told
