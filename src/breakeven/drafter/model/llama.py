@@ -5,7 +5,6 @@ Shapes: H hidden, I intermediate, V vocabulary, N query heads, K key/value heads
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from breakeven.checkpoints.folder import ModelFolder
+from breakeven.checkpoints.headers import read_json
 from breakeven.errors import CheckpointError
 
 __all__ = ["LayerWeights", "LlamaConfig", "LlamaWeights", "inverse_frequencies", "read_tensors", "rope_magnitude"]
@@ -121,15 +121,7 @@ def _eos_token_ids(config: Mapping[str, object]) -> frozenset[int]:
 def _generation_config(path: Path) -> Mapping[str, object]:
     """Chat models name their end-of-turn tokens there rather than in config.json; the file is optional."""
     file = path / "generation_config.json"
-    if not file.is_file():
-        return {}
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file}: not valid JSON ({error}); fetch the model again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{file}: holds a {type(content).__name__}; expected a JSON object")
-    return content
+    return read_json(file) if file.is_file() else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

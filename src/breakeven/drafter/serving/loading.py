@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from breakeven.checkpoints.folder import open_folder
+from breakeven.checkpoints.headers import read_json
 from breakeven.checkpoints.resolve import resolve_model
 from breakeven.drafter.serving.loop import Core
 from breakeven.drafter.serving.options import ServerOptions
@@ -37,8 +37,8 @@ class GenerationDefaults:
         file = folder / "generation_config.json"
         if not file.is_file():
             return cls()
+        config = read_json(file)
         try:
-            config = json.loads(file.read_text(encoding="utf-8"))
             eos = config.get("eos_token_id")
             eos_token_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
             defaults = cls(
@@ -46,7 +46,7 @@ class GenerationDefaults:
                 temperature=float(config.get("temperature") or 1.0),
                 top_p=float(config.get("top_p") or 1.0),
             )
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise CheckpointError(f"{file}: cannot be read ({error}); fetch the model again or remove the file") from error
         for name, off in (("top_k", (0, 50)), ("repetition_penalty", (1.0,)), ("min_p", (0.0,))):
             # 50 is what transformers writes for a model that never asked for a top_k

@@ -12,6 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from breakeven.checkpoints.headers import read_json
 from breakeven.drafter.serving.templates import ChatTemplate
 from breakeven.errors import CheckpointError, UsageError
 
@@ -48,7 +49,8 @@ class TextTokenizer:
             tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise CheckpointError(f"{file}: not a tokenizer ({error}); fetch the model again") from error
-        settings = _read_settings(folder / "tokenizer_config.json")
+        settings_file = folder / "tokenizer_config.json"
+        settings = read_json(settings_file) if settings_file.is_file() else {}
         special = {key: _content(settings[key]) for key in SPECIAL_TOKEN_KEYS if settings.get(key) is not None}
         return cls(tokenizer, ChatTemplate.from_folder(folder, settings, special), special.get("eos_token"))
 
@@ -134,18 +136,6 @@ def _is_byte_level(tokenizer: Tokenizer) -> bool:
     if "ByteFallback" in names or "Metaspace" in names:
         return False
     raise CheckpointError(f"tokenizer.json: decoder {names} is not known here; expected ByteLevel, or ByteFallback or Metaspace")
-
-
-def _read_settings(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file}: cannot be read ({error}); fetch the model again") from error
-    if not isinstance(settings, dict):
-        raise CheckpointError(f"{file}: expected a JSON object")
-    return settings
 
 
 def _content(token: object) -> str:

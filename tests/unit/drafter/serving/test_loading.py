@@ -31,7 +31,7 @@ def test_sampling_defaults_and_what_is_not_applied(tmp_path: Path, caplog: pytes
     assert ["top_k=20" in record.message for record in caplog.records] == [True]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"eos_token_id": "two"}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"eos_token_id": "two"}', '{"eos_token_id": Infinity}', "[" * 100_000])
 def test_damaged_generation_config(tmp_path: Path, text: str) -> None:
     (tmp_path / "generation_config.json").write_text(text)
     with pytest.raises(CheckpointError, match="generation_config"):
