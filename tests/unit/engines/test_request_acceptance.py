@@ -33,6 +33,15 @@ def test_vllm_counts_only_steps_with_drafts() -> None:
     assert (found.num_steps, found.num_rounds, found.exact_steps) == (30, 10, False)
 
 
+def test_a_request_without_drafts_counts_with_its_steps() -> None:
+    """As vLLM 0.32.0 reports it where a schedule rests."""
+    rested = {"acceptance_histogram": [0, 0, 0, 0], "num_spec_steps": 0, "num_accepted_draft_tokens": 0, "num_draft_tokens": 0}
+    found = requests_acceptance([(VLLM, 21), (rested, 11)])
+    assert found is not None
+    assert (found.num_steps, found.num_rounds, found.accept_length) == (20, 10, 1.5)
+    assert requests_acceptance([(rested, 1)]) is None
+
+
 def test_requests_are_added_and_others_left_out() -> None:
     found = requests_acceptance([(SGLANG, 21), ({"spec_verify_ct": 0}, 1), ({"other": 3}, 5), (SGLANG, 21)])
     assert found is not None

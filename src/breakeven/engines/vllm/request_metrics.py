@@ -16,20 +16,22 @@ ROUNDS = "num_spec_steps"
 
 
 def request_metrics_acceptance(reported: Mapping[str, object], output_tokens: int) -> Acceptance | None:
-    """One request's acceptance; None where it was not speculated.
+    """One request's acceptance; None where it took no decode step.
 
-    All its decode steps follow from its tokens: the first comes from prefill, every step adds one, accepted drafts are the rest.
+    All its decode steps follow from its tokens: the first comes from prefill, every step adds one, accepted drafts are the rest. So
+    a request that never had a draft (nothing to look up, or a schedule at rest) counts with its steps.
 
     Raises:
         EngineError: a count is not a whole number of at least 0.
     """
     num_rounds, num_accepted = _count(reported, ROUNDS), _count(reported, "num_accepted_draft_tokens")
-    if not num_rounds:
+    num_steps = max(num_rounds, output_tokens - 1 - num_accepted)
+    if num_steps <= 0:
         return None
     histogram = reported.get("acceptance_histogram")
     counts = [_whole("acceptance_histogram", count) for count in histogram] if isinstance(histogram, list) else []
     return Acceptance(
-        num_steps=max(num_rounds, output_tokens - 1 - num_accepted),
+        num_steps=num_steps,
         num_rounds=num_rounds,
         num_drafted=max(num_accepted, _count(reported, "num_draft_tokens")),
         num_accepted=num_accepted,
