@@ -19,6 +19,7 @@ import psutil
 import pytest
 import yaml
 
+from breakeven.acceptance import Acceptance
 from breakeven.checkpoints.folder import open_folder
 from breakeven.checkpoints.random_head import ensure_random_head
 from breakeven.checkpoints.resolve import resolve_model
@@ -85,10 +86,14 @@ LAUNCHED = {"extra_flags": list(EAGER), "env": CACHE}
 PER_REQUEST = ["--per-request-spec-decode-metrics", "summary"]
 EAGLE3 = {"method": "eagle3", "num_draft_tokens": 3, "drafter": "random"}
 NGRAM = {"method": "ngram", "num_draft_tokens": 3}
+SHIPPED = Path(__file__).parents[3] / "models" / "smollm2-135m-eagle3"
+# three drafts for a request that is alone, none for two
+SCHEDULED = {"method": "eagle3", "num_draft_tokens": 3, "drafter": str(SHIPPED), "schedule": [[1, 1, 3], [2, 64, 0]]}
 ARMS: dict[str, object] = {
     "plain": LAUNCHED,
     "ngram": {**LAUNCHED, "speculation": NGRAM},
     "eagle3": {**LAUNCHED, "extra_flags": [*EAGER, *PER_REQUEST], "speculation": EAGLE3},
+    "scheduled": {**LAUNCHED, "extra_flags": [*EAGER, *PER_REQUEST], "speculation": SCHEDULED},
     "forced": {**LAUNCHED, "speculation": {**EAGLE3, "forced_accept_length": 2.5}},
     "eagle3-local": {"engine": "local", "speculation": EAGLE3},
 }
@@ -121,7 +126,7 @@ def test_from_bench_to_report(measured: tuple[Path, subprocess.CompletedProcess[
         assert after.generation_tokens > before.generation_tokens
         if after.acceptance is not None and before.acceptance is not None:
             acceptance[trial.arm] = after.acceptance.since(before.acceptance)
-    assert set(acceptance) == {"ngram", "eagle3", "eagle3-local"}
+    assert set(acceptance) == {"ngram", "eagle3", "scheduled", "eagle3-local"}
     # the same head without training in both engines: drafts in every step, none of them ever accepted
     for arm in ("eagle3", "eagle3-local"):
         assert acceptance[arm].accept_length == 1.0
@@ -160,6 +165,27 @@ def test_from_bench_to_report(measured: tuple[Path, subprocess.CompletedProcess[
     assert facts["kv_cache_tokens"] < int(str(run.facts["plain"]["kv_cache_tokens"]))  # the drafter's layer takes its share
 
 
+def test_the_number_of_drafts_follows_the_batch(measured: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    """Two run, so it rests; while one has ended and the next is not admitted the other is alone, and its round has three drafts."""
+    folder, done = measured
+    (trial,) = [trial for trial in read_run(folder).trials if trial.arm == "scheduled" and trial.valid]
+    assert trial.counters is not None
+    before, after = (scrape.acceptance for scrape in trial.counters)
+    assert before is not None
+    assert after is not None
+    counts = after.since(before)
+    assert counts.num_drafted == 3 * counts.num_rounds
+    assert counts.num_rounds < 0.3 * counts.num_steps
+    assert 1.0 <= counts.accept_length < 1.5
+
+    result = json.loads(done.stdout)
+    (arm,) = [arm for arm in result["arms"] if arm["name"] == "scheduled"]
+    assert arm["notes"] == "drafts by running requests: 3 drafts at 1, none from 2 on"
+    assert not [finding for finding in result["findings"] if "scheduled" in finding["title"]]
+    (compared,) = [item for item in result["comparisons"] if item["arm"] == "scheduled"]
+    assert compared["gap_explained"] == "its schedule drafts nothing at this load"
+
+
 def breakeven(*arguments: object, timeout_s: float = 900.0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "breakeven", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -167,7 +193,7 @@ def breakeven(*arguments: object, timeout_s: float = 900.0) -> subprocess.Comple
 
 def test_the_winner_is_served_again_and_stopped(measured: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, _ = measured
-    done = breakeven("serve", folder, "--arm", "eagle3", "--detach", "--json")
+    done = breakeven("serve", folder, "--arm", "scheduled", "--detach", "--json")
     assert done.returncode == 0, done.stderr
     served = json.loads(done.stdout)
     server = psutil.Process(served["pid"])
@@ -176,15 +202,19 @@ def test_the_winner_is_served_again_and_stopped(measured: tuple[Path, subprocess
         assert len(family) > 1, "vLLM's engine process was not found"
         assert served["reproduction"]["speed"] > 0
         # as it was measured, but for what only a measurement needs
-        assert "--speculative-config" in served["command"]
+        assert '"num_speculative_tokens_per_batch_size":[[1,1,3],[2,64,0]]' in served["command"]
         assert "--per-request-spec-decode-metrics summary" in served["command"]
         assert "VLLM_SERVER_DEV_MODE" not in served["command"]
+        resting = drafted(served["url"])
         body = {"model": served["model"], "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
         request = urllib.request.Request(
             f"{served['url']}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=120) as answer:
             assert json.load(answer)["usage"]["completion_tokens"] == 4
+        # a request that is alone gets three drafts a round
+        alone = drafted(served["url"]).since(resting)
+        assert alone.num_drafted == 3 * alone.num_rounds > 0
     finally:
         stopped = breakeven("stop", folder, "--json", timeout_s=120.0)
     assert stopped.returncode == 0, stopped.stderr
@@ -192,6 +222,13 @@ def test_the_winner_is_served_again_and_stopped(measured: tuple[Path, subprocess
     assert served["pid"] in ended["pids"]
     _, alive = psutil.wait_procs(family, timeout=DEAD_WITHIN_S)
     assert not alive, f"left running: {[_name(process) for process in alive]}"
+
+
+def drafted(url: str) -> Acceptance:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as page:
+        counts = VLLM.parse_metrics(page.read().decode(), 0.0).acceptance
+    assert counts is not None
+    return counts
 
 
 def test_output_is_equal_with_and_without_speculation(vllm_environment: Path, tmp_path: Path) -> None:
