@@ -68,7 +68,8 @@ def predict(
     accept: Annotated[
         str | None,
         typer.Option(
-            help="Acceptance: shares by position (0.83,0.60,0.45), 3:2.88 (accept length at k=3), or a JSON of breakeven eval."
+            help="Acceptance: shares by position (0.83,0.60,0.45, or conditional:...), 3:2.88 (accept length at k=3), 3:55% "
+            "(accepted of drafted), or a JSON of breakeven eval."
         ),
     ] = None,
     batch: Annotated[str | None, typer.Option(help="Running requests, such as 1,8,32.")] = None,
@@ -123,6 +124,8 @@ def predict(
             )
             chosen = drafts or (tuple(range(1, curve.num_measured + 1)) if curve is not None else DEFAULT_DRAFTS)
             result = predict_from_kernels(question, curve, batches or DEFAULT_BATCHES, chosen, threshold=limit)
+    if accept is not None and from_table is None:
+        result = result.model_copy(update={"notes": (f"Acceptance: {_acceptance_words(accept)}", *result.notes)})
     if as_json:
         typer.echo(result.model_dump_json(indent=2))
     else:
@@ -185,6 +188,12 @@ def _acceptance(text: str | None):  # type: ignore[no-untyped-def]
     from breakeven.verdict.predicted.acceptance import read_acceptance
 
     return read_acceptance(text)[0] if text else None
+
+
+def _acceptance_words(text: str) -> str:
+    from breakeven.verdict.predicted.acceptance import read_acceptance
+
+    return read_acceptance(text)[1]
 
 
 def _counts(flag: str, text: str | None) -> tuple[int, ...]:

@@ -28,11 +28,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """One GPU of a system: bytes/s of memory, the share of that long reads reach, bytes, and GPUs in a node."""
+    """One GPU of a system: bytes/s of memory, the share of that long reads reach, its bytes if known, and GPUs in a node."""
 
     memory_bytes_s: float
     reached: float
     num_gpus: int
+    memory_bytes: float | None = None
 
     @property
     def read_bytes_s(self) -> float:
@@ -115,6 +116,7 @@ def _hardware(file: Path) -> Hardware:
         memory_bytes_s=float(gpu["mem_bw"]),
         reached=float(gpu.get("mem_bw_empirical_scaling_factor", 0.8)),
         num_gpus=int(node["num_gpus_per_node"]),
+        memory_bytes=float(gpu["mem_capacity"]) if "mem_capacity" in gpu else None,
     )
 
 

@@ -92,6 +92,7 @@ class TargetShape:
     precisions: Precisions
     sliding_window: int = 0
     num_sliding: int = 0
+    max_positions: int | None = None
 
     @property
     def num_dense_layers(self) -> int:
@@ -132,6 +133,7 @@ def target_shape(folder: Path) -> TargetShape:
         precisions=_precisions(folder, config, text),
         sliding_window=_size(text, "sliding_window", where) if sliding else 0,
         num_sliding=sliding,
+        max_positions=limit if type(limit := text.get("max_position_embeddings")) is int and limit > 0 else None,
     )
 
 

@@ -144,17 +144,17 @@ def _pass(
 ) -> tuple[Part, ...]:
     tokens, hidden, heads = batch * queries, shape.hidden, shape.attention
     local, local_kv = max(heads.heads // parallel, 1), max(heads.kv_heads // parallel, 1)
-    layer = total(
+    attention = total(
         (
             kernels.product(tokens, (local + 2 * local_kv) * heads.head_dim, 2 * hidden),
             kernels.attention.at(
                 batch=batch, queries=queries, context=context, heads=local, kv_heads=local_kv, head_dim=heads.head_dim
             ),
             kernels.product(tokens, hidden, local * heads.head_dim),
-            mlp(kernels, tokens, hidden, shape.intermediate, parallel, "bfloat16"),
         )
     ).times(shape.num_layers)
-    parts = [Part(group="dense", name="its layer", time=layer)]
+    dense = mlp(kernels, tokens, hidden, shape.intermediate, parallel, "bfloat16").times(shape.num_layers)
+    parts = [Part(group="attention", name="its attention", time=attention), Part(group="dense", name="its MLP", time=dense)]
     if joins:
         joined = kernels.product(tokens, hidden, shape.joined * shape.target_hidden)
         parts.append(Part(group="dense", name="joining the target's states", time=joined))

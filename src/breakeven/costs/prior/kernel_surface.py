@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.costs.kernels.times import KernelTime, MissingKernel
 from breakeven.costs.prior.architecture import TargetShape
 from breakeven.costs.prior.drafter import DrafterShape, draft_round
@@ -109,6 +110,11 @@ class KernelSurface:
         usual, *ends, doubt = *self._calibrations(batch, plain), self._doubt(batch, plain)
         bounds = [bound for end in (usual, *ends) for bound in _bounds(plain, verify, draft, host, end)]
         value = _ratio(plain, verify, draft, host.value, usual)
+        if value < IMPOSSIBLE_BELOW:
+            raise UnknownCost(
+                f"the tables have a round of {num_drafted} drafts faster than a plain step (c = {value:.2f}), which is impossible: "
+                "some of their rows are wrong here; measure the surface on the machine"
+            )
         added = value * (_seconds(plain) * usual.scale + usual.missed_s) - (_seconds(plain) * usual.scale + usual.missed_s)
         if host.value > MOSTLY_HOST * added:
             doubt = (*doubt, HOST_BOUND)

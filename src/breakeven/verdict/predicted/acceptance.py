@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -16,9 +17,11 @@ __all__ = ["read_acceptance"]
 MAX_BYTES = 20_000_000
 MAX_DEPTH = 8
 MAX_POSITIONS = 128
+CONDITIONAL = "conditional:"
 EXPECTED = (
-    "shares by position (0.83,0.60,0.45: P(first i drafts accepted)), accept lengths by number of drafts (3:2.88 or "
-    "2:2.36,4:3.08), or a JSON file of breakeven eval or breakeven read"
+    "shares by position (0.83,0.60,0.45: P(first i drafts accepted)) or conditional:0.83,0.72,0.75 (each given those before), "
+    "accept lengths by number of drafts (3:2.88 or 2:2.36,4:3.08), accepted of drafted tokens (3:55%), or a JSON file of breakeven "
+    "eval or breakeven read"
 )
 FORMS = f"expected {EXPECTED}"
 
@@ -34,26 +37,57 @@ def read_acceptance(text: str) -> tuple[AcceptanceCurve, str]:
         return _from_file(path)
     if not _is_numbers(text):
         raise UsageError(f"--accept {text[:60]!a}: {FORMS}")
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    is_conditional, body = text.strip().startswith(CONDITIONAL), text.strip().removeprefix(CONDITIONAL)
+    parts = [part.strip() for part in body.split(",") if part.strip()]
     try:
         if any(":" in part for part in parts):
-            pairs = [part.partition(":") for part in parts]
-            lengths = {int(drafts): float(length) for drafts, _, length in pairs}
-            if max(lengths) > MAX_POSITIONS or not all(math.isfinite(length) for length in lengths.values()):
-                raise ValueError(f"expected at most {MAX_POSITIONS} drafts and finite lengths")
-            return AcceptanceCurve.from_lengths(
-                lengths
-            ), f"accept length {', '.join(f'{al:g} at k={k}' for k, al in lengths.items())}"
-        shares = tuple(float(part) for part in parts)
+            return _from_lengths([part.partition(":") for part in parts])
+        shares = tuple(_number(part) for part in parts)
+        told = ", ".join(f"{share:g}" for share in shares)
+        if is_conditional:
+            curve = AcceptanceCurve.from_conditional(shares)
+            return curve, f"conditional acceptance {told}, accept length {curve.length(len(shares)).value:.2f} at k={len(shares)}"
         if len(shares) == 1 and shares[0] > 1.0:
             raise ValueError("an accept length needs its number of drafts: write 3:2.88 for 2.88 with three drafts")
-        return AcceptanceCurve(shares), f"joint acceptance {', '.join(f'{share:g}' for share in shares)}"
+        return AcceptanceCurve(shares), f"joint acceptance {told}{_looks_conditional(shares)}"
     except ValueError as error:
         raise UsageError(f"--accept {text[:60]!a}: {error}; {FORMS}") from None
 
 
+def _from_lengths(pairs: list[tuple[str, str, str]]) -> tuple[AcceptanceCurve, str]:
+    """Accept lengths by number of drafts; a percentage is accepted over drafted tokens, the bonus in neither."""
+    lengths = {
+        int(drafts): 1.0 + int(drafts) * _number(length) if length.strip().endswith("%") else float(length)
+        for drafts, _, length in pairs
+    }
+    if max(lengths) > MAX_POSITIONS or not all(math.isfinite(length) for length in lengths.values()):
+        raise ValueError(f"expected at most {MAX_POSITIONS} drafts and finite lengths")
+    told = f"accept length {', '.join(f'{al:.4g} at k={k}' for k, al in lengths.items())}"
+    if len(lengths) == 1 and max(lengths) > 1:
+        told += "; with fewer drafts as if every position lost alike, which shares by position would settle"
+    return AcceptanceCurve.from_lengths(lengths), told
+
+
+def _number(text: str) -> float:
+    return float(text.removesuffix("%")) / 100.0 if text.strip().endswith("%") else float(text)
+
+
+def _looks_conditional(shares: tuple[float, ...]) -> str:
+    """Drafts after the first are lost now and then; shares that do not fall are likelier given each those before."""
+    alike = len(shares) > 1 and any(0.0 < later == earlier < 1.0 for earlier, later in itertools.pairwise(shares))
+    if not alike:
+        return ""
+    given = f"{CONDITIONAL}{','.join(f'{share:g}' for share in shares)}"
+    length = AcceptanceCurve.from_conditional(shares).length(len(shares)).value
+    return (
+        f" (accept length {1.0 + sum(shares):.2f}): a later position loses nothing, which no drafter does; if each is given those "
+        f"before, write {given} (accept length {length:.2f})"
+    )
+
+
 def _is_numbers(text: str) -> bool:
-    return bool(text) and all(character in "0123456789.,: " for character in text)
+    body = text.strip().removeprefix(CONDITIONAL)
+    return bool(body) and all(character in "0123456789.,: %" for character in body)
 
 
 def _from_file(path: Path) -> tuple[AcceptanceCurve, str]:

@@ -9,20 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
-from breakeven.costs.kernels.library import SUPPORTED, open_library
+from breakeven.costs.kernels.library import SUPPORTED, Library, open_library
 from breakeven.costs.prediction_error import KINDS
 from breakeven.costs.prior.architecture import GroupedHeads, TargetShape, target_shape
 from breakeven.costs.prior.drafter import DrafterShape, default_drafter, described_drafter, drafter_shape
 from breakeven.costs.prior.kernel_surface import Breakdown, KernelSurface
+from breakeven.costs.prior.memory import cache_bytes, weight_bytes
 from breakeven.costs.prior.parts import Kernels, Part, Routing
 from breakeven.costs.surface import UnknownCost
 from breakeven.doctor.public_figures import public_accept_length
 from breakeven.errors import UsageError
-from breakeven.verdict.predicted.result import BatchPrediction, PartTime, Prediction
+from breakeven.verdict.predicted.result import BatchPrediction, PartTime, Prediction, Unpredicted
 from breakeven.verdict.predicted.surfaces import batch_predictions, error_bar, headline, with_error
 
 __all__ = ["KernelQuestion", "parse_plain", "predict_from_kernels"]
 
+# engines leave the rest to activations and graphs, the drafter's weights and cache left out
+USABLE_MEMORY = 0.95
 _PLAIN = re.compile(r"(?:B\s*=\s*)?(?P<batch>\d{1,6})\s*:\s*(?P<figure>\d+(?:\.\d+)?)\s*(?P<unit>tok/s|ms)", re.IGNORECASE)
 
 
@@ -82,14 +85,17 @@ def predict_from_kernels(
         measured_plain=question.measured_plain,
     )
     error = KINDS["kernel tables"]
-    found, unknown = batch_predictions(with_error(surface, error), acceptance, batches, drafts, threshold=threshold)
+    too_much = {batch: reason for batch in batches if (reason := _does_not_fit(question, target, library, batch))}
+    fitting = [batch for batch in batches if batch not in too_much]
+    found, unknown = batch_predictions(with_error(surface, error), acceptance, fitting, drafts, threshold=threshold)
+    unknown = (*unknown, *(Unpredicted(label=f"B={batch}", reason=reason) for batch, reason in too_much.items()))
     found = tuple(_explained(surface, batch) for batch in found)
     layers = f"{drafter.num_layers} layer{'s' if drafter.num_layers > 1 else ''} of width {drafter.hidden}"
     notes = [
         f"Kernels: {library.engine} {library.engine_release} on {library.system}, as timed in aiconfigurator-core {library.release}"
         + ("" if library.release == SUPPORTED else f" (its tables were read for {SUPPORTED}; this release is unverified)"),
         f"Drafter: {drafter.name}, {layers}, {drafter.draft_vocab} draft tokens",
-        f"Context: {question.context} cached tokens a request; attention grows with it",
+        f"Context: {question.context} cached tokens a request; attention grows with it{_beyond(question, target)}",
     ]
     if not question.measured_plain:
         notes.append(
@@ -134,6 +140,33 @@ def _check_split(question: KernelQuestion, target: TargetShape, num_gpus: int) -
     heads = target.attention
     if isinstance(heads, GroupedHeads) and heads.kv_heads % parallel and parallel % heads.kv_heads:
         raise UsageError(f"--tp {parallel}: {heads.kv_heads} key/value heads neither split over it nor repeat evenly")
+
+
+def _does_not_fit(question: KernelQuestion, target: TargetShape, library: Library, batch: int) -> str:
+    """Why so many requests of that context cannot run at once; empty where they can, or where the memory is not on record."""
+    memory = library.hardware.memory_bytes
+    if memory is None:
+        return ""
+    usable = USABLE_MEMORY * memory
+    weights = weight_bytes(target, question.tensor_parallel)
+    request = cache_bytes(target, question.context, question.tensor_parallel)
+    has = f"of the {memory / 1e9:.0f} GB that one has, {usable / 1e9:.0f} can be used"
+    if weights >= usable:
+        return f"{weights / 1e9:.0f} GB of weights for each GPU at --tp {question.tensor_parallel}; {has}: split it over more"
+    if weights + batch * request <= usable:
+        return ""
+    most = int((usable - weights) / request)
+    return (
+        f"{weights / 1e9:.0f} GB of weights and {batch * request / 1e9:.0f} GB of cached tokens (bfloat16) for each GPU; {has}: at "
+        f"most {most} requests of {question.context} tokens run at once"
+    )
+
+
+def _beyond(question: KernelQuestion, target: TargetShape) -> str:
+    limit = target.max_positions
+    if limit is None or question.context <= limit:
+        return ""
+    return f". That is beyond the {limit} positions of its config.json: served only where they are extended"
 
 
 def _explained(surface: KernelSurface, batch: BatchPrediction) -> BatchPrediction:

@@ -150,3 +150,36 @@ def test_another_engine_stands_in_and_is_named(library: Library, write_table: Wr
     write_table("mla", "vllm", "0.24.0", "generation_mla_perf", [row])
     time = LatentAttention(library).at(batch=1, queries=1, context=1024, heads=8)
     assert (time.value, time.source) == (pytest.approx(20e-6), "vllm 0.24.0")
+
+
+def test_quantized_products_far_slower_than_bfloat16_are_no_kernels(library: Library, write_table: Callable[..., None]) -> None:
+    def rows(precision: str, factor: float) -> list[dict[str, object]]:
+        return [
+            {"gemm_dtype": precision, "m": m, "n": n, "k": 4096, "latency": 0.05 * (n / 2048) * factor}
+            for n in (2048, 4096)
+            for m in (1, 4, 64)
+        ]
+
+    write_table("gemm", "sglang", "0.5.14", "gemm_perf", [*rows("bfloat16", 1.0), *rows("fp8_block", 20.0), *rows("fp8", 1.2)])
+    gemm = Gemm(library)
+    stood_in = gemm.at(4, 4096, 4096, "fp8_block")
+    assert stood_in.value == pytest.approx(50e-6)  # half the bytes
+    assert stood_in.value < stood_in.high
+    assert stood_in.high == pytest.approx(100e-6)  # no more than bfloat16 takes
+    assert any("take longer than bfloat16 ones" in note for note in stood_in.notes)
+    # a little slower than bfloat16 is what dynamic quantization costs, and a measurement
+    own = gemm.at(4, 4096, 4096, "fp8")
+    assert own.value == pytest.approx(120e-6)
+    assert own.notes == ()
+
+
+def test_a_slip_of_the_benchmark_is_not_a_kernels_time(library: Library, write_table: Callable[..., None]) -> None:
+    def row(precision: str, m: int, latency: float) -> dict[str, object]:
+        return {"gemm_dtype": precision, "m": m, "n": 7168, "k": 2048, "latency": latency}
+
+    plain = [row("bfloat16", m, 0.030) for m in (1, 2, 4)]
+    write_table("gemm", "sglang", "0.5.14", "gemm_perf", [*plain, row("fp8", 1, 0.065), row("fp8", 2, 0.022), row("fp8", 4, 0.021)])
+    gemm = Gemm(library)
+    assert gemm.at(1, 7168, 2048, "fp8").value == pytest.approx(21e-6)
+    # within the jitter of such tables a row stays as measured
+    assert gemm.at(2, 7168, 2048, "fp8").value == pytest.approx(22e-6)

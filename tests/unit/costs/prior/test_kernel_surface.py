@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from breakeven.costs.kernels.library import open_library
+from breakeven.costs.kernels.times import KernelTime
 from breakeven.costs.prior.architecture import Experts, target_shape
 from breakeven.costs.prior.drafter import default_drafter
 from breakeven.costs.prior.kernel_surface import KernelSurface
-from breakeven.costs.prior.parts import Kernels, routed_experts
+from breakeven.costs.prior.parts import Kernels, Part, routed_experts
 from breakeven.costs.surface import UnknownCost
 
 pytest.importorskip("aiconfigurator_core")
@@ -100,3 +101,24 @@ def test_a_model_too_small_for_kernels_to_matter_is_doubted(surface: KernelSurfa
     small = replace(surface, target=tiny, drafter=default_drafter(tiny), parallel=1)
     assert any("host's time" in doubt for doubt in small.cost(1, 3).doubts)
     assert surface.cost(8, 3).doubts == ()
+
+
+def test_a_round_cheaper_than_a_plain_step_is_not_predicted(surface: KernelSurface) -> None:
+    class Upside(KernelSurface):
+        def _forward(self, batch: int, queries: int) -> tuple[Part, ...]:
+            return (Part(group="dense", name="x", time=KernelTime.exactly(0.1 if queries == 1 else 0.05, "made up")),)
+
+    wrong = Upside(
+        kernels=surface.kernels, target=surface.target, drafter=surface.drafter, parallel=surface.parallel, context=surface.context
+    )
+    with pytest.raises(UnknownCost, match=r"3 drafts faster than a plain step \(c = 0\.5\d\), which is impossible"):
+        wrong.cost(1, 3)
+
+
+def test_attention_of_the_drafter_grows_with_context_and_is_called_so(surface: KernelSurface) -> None:
+    def seconds(context: int, group: str) -> float:
+        parts = replace(surface, context=context).breakdown(8, 3).draft
+        return sum(part.time.value for part in parts if part.group == group)
+
+    assert seconds(65536, "attention") > 5 * seconds(1024, "attention")
+    assert seconds(65536, "dense") == pytest.approx(seconds(1024, "dense"))

@@ -16,6 +16,38 @@ def test_shares_by_position() -> None:
     assert told == "joint acceptance 0.83, 0.6, 0.45"
 
 
+@pytest.mark.parametrize(
+    ("text", "drafts", "length"),
+    [
+        ("83%,60%,45%", 3, 2.88),
+        ("conditional:0.8,0.8,0.8", 3, 2.952),
+        ("conditional:80%,50%", 2, 2.2),
+        ("3:55%", 3, 2.65),
+        ("2:55%,4:40%", 4, 2.6),
+        ("55%", 1, 1.55),
+    ],
+)
+def test_percentages_and_conditional_shares(text: str, drafts: int, length: float) -> None:
+    curve, told = read_acceptance(text)
+    assert curve.num_measured == drafts
+    assert curve.length(drafts).value == pytest.approx(length)
+    assert told
+
+
+def test_shares_that_do_not_fall_look_conditional() -> None:
+    _, told = read_acceptance("0.8,0.8,0.8")
+    assert "accept length 3.40" in told
+    assert "write conditional:0.8,0.8,0.8 (accept length 2.95)" in told
+    # zeros after the last accepted position, and everything accepted, are what they are
+    assert "conditional" not in read_acceptance("0.2,0,0")[1]
+    assert "conditional" not in read_acceptance("1,1,1")[1]
+
+
+def test_one_length_says_that_fewer_drafts_are_an_assumption() -> None:
+    assert "as if every position lost alike" in read_acceptance("3:2.8")[1]
+    assert "alike" not in read_acceptance("2:2.36,3:2.79")[1]
+
+
 def test_accept_lengths_by_number_of_drafts() -> None:
     curve, _ = read_acceptance("2:2.36,3:2.79")
     assert curve.length(3).value == pytest.approx(2.79)

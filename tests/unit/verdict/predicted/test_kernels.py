@@ -76,3 +76,23 @@ def test_plain_figures() -> None:
     for text in ("63.6 tok/s", "B=1:63.6", "B=0:63.6 tok/s", "B=1:0 ms", "B=x:1 ms"):
         with pytest.raises(UsageError, match="as in"):
             parse_plain([text])
+
+
+def test_what_does_not_fit_into_memory_is_not_predicted() -> None:
+    result = predict_from_kernels(question(context=131072), None, (1, 64), (3,), threshold=0.03)
+    assert [batch.batch for batch in result.batches] == [1]
+    (refused,) = result.unpredicted
+    assert refused.label == "B=64"
+    assert "requests of 131072 tokens run at once" in refused.reason
+    alone = predict_from_kernels(question(tensor_parallel=4), None, (1,), (3,), threshold=0.03)
+    assert alone.batches == ()
+    assert "of weights for each GPU at --tp 4" in alone.unpredicted[0].reason
+    assert "Nothing could be predicted" in alone.headline
+
+
+def test_a_context_beyond_the_targets_positions_is_doubted() -> None:
+    def told(context: int) -> str:
+        return " ".join(predict_from_kernels(question(context=context), None, (1,), (3,), threshold=0.03).notes)
+
+    assert "beyond the 262144 positions" in told(300_000)
+    assert "beyond" not in told(100_000)
