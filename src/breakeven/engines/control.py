@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import aiohttp
 import orjson
 
 from breakeven.errors import EngineError
@@ -40,6 +39,8 @@ async def tell_server(base_url: str, request: ServerRequest) -> None:
     Raises:
         EngineError: the server does not know it, or could not do it.
     """
+    import aiohttp  # only here: every command knows the engines, few talk to one, and this takes 0.2 s
+
     url = base_url + request.path
     until_s = time.monotonic() + request.busy_s
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=request.timeout_s)) as session:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scipy.special import betaincinv
-from scipy.stats import binom
+from scipy.special import bdtrc, betaincinv
 
 __all__ = ["kaplan_meier", "share_lower", "share_upper", "sign_test"]
 
@@ -21,7 +20,7 @@ def sign_test(more: int, fewer: int) -> float:
     equally likely under the hypothesis (the classical sign test).
     """
     thrown = more + fewer
-    return float(binom.sf(more - 1, thrown, 0.5)) if thrown else 1.0
+    return float(bdtrc(more - 1, thrown, 0.5)) if more else 1.0
 
 
 def share_upper(count: int, total: int, alpha: float) -> float:

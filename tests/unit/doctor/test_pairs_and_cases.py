@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.unit.doctor.broken import BREAKERS, SGLANG, VLLM, Deployment
-from tests.unit.doctor.folders import LAYER_IDS, copied, trained
+from tests.unit.doctor.folders import LAYER_IDS, Array, copied, drawn_once, trained
 
 # One way each, in parts of the folder and the command that do not overlap.
 INDEPENDENT = (
@@ -40,21 +40,27 @@ def test_both_faults_of_a_pair_are_named(one: str, other: str, tmp_path: Path) -
 
 
 def with_vocabularies(it: Deployment, vocab: int, draft_vocab: int) -> None:
-    generator = np.random.default_rng(0)
     for folder in (it.draft, it.target):
         folder.config["vocab_size"] = vocab
     it.draft.config["draft_vocab_size"] = draft_vocab
-    it.target.tensors["model.embed_tokens.weight"] = trained(generator, vocab, 64)
-    it.target.tensors["lm_head.weight"] = trained(generator, vocab, 64)
-    it.draft.tensors["lm_head.weight"] = trained(generator, draft_vocab, 64)
-    put_map(it, generator, vocab, draft_vocab)
+    it.target.tensors |= target_vocabulary(vocab)
+    it.draft.tensors |= draft_vocabulary(vocab, draft_vocab)
 
 
-def put_map(it: Deployment, generator: np.random.Generator, vocab: int, draft_vocab: int) -> None:
+@drawn_once
+def target_vocabulary(vocab: int) -> dict[str, Array]:
+    generator = np.random.default_rng(0)
+    return {name: trained(generator, vocab, 64) for name in ("model.embed_tokens.weight", "lm_head.weight")}
+
+
+@drawn_once
+def draft_vocabulary(vocab: int, draft_vocab: int) -> dict[str, Array]:
+    generator = np.random.default_rng(1)
     ids = np.sort(generator.choice(vocab, draft_vocab, replace=False)).astype(np.int64)
     marks = np.zeros(vocab, np.bool_)
     marks[ids] = True
-    it.draft.tensors |= {"d2t": ids - np.arange(draft_vocab), "t2d": marks}
+    head = trained(generator, draft_vocab, 64)
+    return {"lm_head.weight": head, "d2t": ids - np.arange(draft_vocab), "t2d": marks}
 
 
 @pytest.mark.parametrize(("vocab", "draft_vocab"), [(151_936, 32_000), (9_000, 2_000)])
