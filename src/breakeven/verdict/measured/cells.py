@@ -51,7 +51,8 @@ def arm_infos(case: Case) -> tuple[ArmInfo, ...]:
 
 def _version(case: Case, arm: str) -> str | None:
     """The engine's release; where its kernels are not its own, that stands wherever the release does."""
-    version = case.record.provenance.get(f"arm.{arm}.version")
+    told = case.record.facts.get(arm, {}).get("version")
+    version = None if told is None else str(told)
     if arm not in case.replaced_kernels:
         return version
     return f"{version or 'release unknown'} with replaced kernels"

@@ -242,8 +242,10 @@ def test_figures_of_replaced_kernels_are_said_not_to_be_the_engines(simulate: Si
     assert result.headline == f"{clean.headline} Measured with replaced kernels: these are not figures of fake."
     assert finding(result, "unreleased-kernels").severity == "warning"
     assert [arm.version for arm in result.arms] == [None, "release unknown with replaced kernels"]
-    versioned = judge(replace(run, facts={"eagle": {"unreleased_kernels": "x"}}, provenance={"arm.eagle.version": "0.5.23"}))
-    assert versioned.arms[1].version == "0.5.23 with replaced kernels"
+    versioned = judge(
+        replace(run, facts={"plain": {"version": "0.5.23"}, "eagle": {"unreleased_kernels": "x", "version": "0.5.23"}})
+    )
+    assert [arm.version for arm in versioned.arms] == ["0.5.23", "0.5.23 with replaced kernels"]
 
 
 def test_a_server_that_counts_rounds_but_no_drafts_is_judged_by_rounds(
