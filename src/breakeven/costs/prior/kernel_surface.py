@@ -40,6 +40,12 @@ HOST_DRAFT_S = _Range(0.6e-3, 0.1e-3, 1.0e-3)
 
 # where the host is more than this of what a round adds, the prior says little: engines differ most there
 MOSTLY_HOST = 0.6
+# ... and where verifying attention is, how engines read the cache for several rows of a request decides
+MOSTLY_ATTENTION = 0.5
+ATTENTION_BOUND = (
+    "most of what a round adds here is attention over several rows of a request, priced as more query heads; engines that read the "
+    "cache once for all rows add little of it, others up to the upper bound; only a measurement tells"
+)
 HOST_BOUND = (
     "most of what a round adds here is the host's time, which no table has and which differs by engine and release; only a "
     "measurement tells"
@@ -118,6 +124,9 @@ class KernelSurface:
         added = value * (_seconds(plain) * usual.scale + usual.missed_s) - (_seconds(plain) * usual.scale + usual.missed_s)
         if host.value > MOSTLY_HOST * added:
             doubt = (*doubt, HOST_BOUND)
+        attention = _seconds(_of(verify, "attention")) - _seconds(_of(plain, "attention"))
+        if attention * usual.scale > MOSTLY_ATTENTION * added:
+            doubt = (*doubt, ATTENTION_BOUND)
         told = dict.fromkeys(note for part in (*verify, *draft) for note in part.time.notes if note.startswith("no measured"))
         missed = Part(group="host", name="host, and what the tables miss", time=KernelTime.exactly(usual.missed_s, "see docs"))
         return Breakdown(
@@ -184,6 +193,10 @@ def _unknown(missing: MissingKernel) -> UnknownCost:
     return UnknownCost(
         f"no measured kernel for {missing}; measure the surface on the machine, or predict from a table of measured speedups"
     )
+
+
+def _of(parts: tuple[Part, ...], group: str) -> tuple[Part, ...]:
+    return tuple(part for part in parts if part.group == group)
 
 
 def _seconds(parts: tuple[Part, ...]) -> float:

@@ -122,3 +122,15 @@ def test_attention_of_the_drafter_grows_with_context_and_is_called_so(surface: K
 
     assert seconds(65536, "attention") > 5 * seconds(1024, "attention")
     assert seconds(65536, "dense") == pytest.approx(seconds(1024, "dense"))
+
+
+def test_where_attention_of_several_rows_decides_that_is_a_doubt() -> None:
+    target = target_shape(ROOT / "benchmarks" / "data" / "shapes" / "llama-3.1-8b")
+    kernels = Kernels(open_library("h200_sxm", "vllm"))
+
+    def doubts(context: int) -> tuple[str, ...]:
+        at = KernelSurface(kernels=kernels, target=target, drafter=default_drafter(target), parallel=1, context=context)
+        return at.cost(32, 3).doubts
+
+    assert any("attention over several rows" in doubt for doubt in doubts(32768))
+    assert not any("attention over several rows" in doubt for doubt in doubts(1024))
