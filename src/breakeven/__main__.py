@@ -4,6 +4,7 @@ Signals that end programs are met here, before the imports of the command (they 
 run meets them itself (`experiment/signalled.py`), since it has servers to end.
 """
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -55,8 +56,9 @@ def main() -> None:
 
 
 def leave(name: str) -> None:
-    """Exit, saying why."""
-    sys.stderr.write(f"breakeven: ended by {name or 'an interrupt'}\n")
+    """Exit, saying why; of the processes that torchrun started, the first says it for all."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("RANK") == "0":
+        sys.stderr.write(f"breakeven: ended by {name or 'an interrupt'}\n")
     sys.exit(INTERRUPTED)
 
 

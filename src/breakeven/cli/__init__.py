@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -25,6 +27,8 @@ MAX_LINE = 2000
 # a mistake of our own must not look like the finding that exit code 1 is
 INTERNAL_FAULT = 70
 DEBUG_VARIABLE = "BREAKEVEN_DEBUG"
+# torchrun looks ten times a second whether a process failed, and ends the others; on a busy machine they start seconds apart
+OTHERS_SPEAK_AFTER_S = 10.0
 
 app = typer.Typer(
     name="breakeven",
@@ -64,7 +68,7 @@ def main() -> None:
         app(standalone_mode=True)
     except BreakevenError as error:
         _complain(str(error))
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
@@ -73,7 +77,7 @@ def main() -> None:
         _complain(f"{where}{error.strerror or error}; check the path, its permissions and the room on the disk")
         if error.filename is None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BreakevenError.exit_code)
+        _leave(BreakevenError.exit_code)
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
@@ -82,10 +86,29 @@ def main() -> None:
             f"this is a fault of breakeven, not of your input: {type(error).__name__} in {Path(place.filename).name}, line "
             f"{place.lineno}: {error}\nPlease report it; {DEBUG_VARIABLE}=1 before the same command shows the whole traceback"
         )
-        sys.exit(INTERNAL_FAULT)
+        _leave(INTERNAL_FAULT)
+
+
+def _under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit; a process of torchrun's at once: threads of its group can abort an interpreter that is going (`processes.leave`)."""
+    if not _under_torchrun():
+        sys.exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _complain(message: str) -> None:
+    """One line or more on stderr. All processes of torchrun meet the same bad plan, so the others only speak if the first does not
+    fail: they are ended while they wait."""
+    rank = os.environ.get("RANK", "0") if _under_torchrun() else "0"
+    if rank != "0":
+        time.sleep(OTHERS_SPEAK_AFTER_S)
+        message = f"in process {rank}: {message}"
     lines = (
         line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}"
         for line in escaped(message).split("\n")

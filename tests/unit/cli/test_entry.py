@@ -49,6 +49,16 @@ def test_ctrl_c_that_the_command_line_has_swallowed(monkeypatch: pytest.MonkeyPa
     assert run(capsys) == (130, "breakeven: ended by SIGINT\n")
 
 
+@pytest.mark.parametrize(("rank", "said"), [("0", "breakeven: ended by SIGTERM\n"), ("1", "")])
+def test_of_torchruns_processes_the_first_says_it(
+    rank: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr(cli, "main", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert run(capsys) == (130, said)
+
+
 def test_a_run_that_was_interrupted_has_said_so_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
         raise SystemExit(130)

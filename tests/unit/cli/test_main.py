@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from breakeven.cli import MAX_LINE, main
+from breakeven import cli
+from breakeven.cli import MAX_LINE, OTHERS_SPEAK_AFTER_S, main
 from breakeven.errors import EngineError
 
 LONG = "x" * 5000
@@ -69,6 +70,24 @@ def test_one_column_is_judged(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     code, shown = run(monkeypatch, capsys, "verdict", table)
     assert code in (None, 0, 2)
     assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("rank", "waited", "said"), [("0", [], "breakeven: "), ("1", [OTHERS_SPEAK_AFTER_S], "breakeven: in process 1: ")]
+)
+def test_of_torchruns_processes_the_first_is_heard_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: str, waited: list[float], said: str
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("RANK", rank)
+    slept: list[float] = []
+    monkeypatch.setattr(cli.time, "sleep", slept.append)
+    monkeypatch.setattr(cli.os, "_exit", sys.exit)
+    monkeypatch.setattr(sys, "argv", ["breakeven", "train", "absent.yaml"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, slept) == (2, waited)
+    assert capsys.readouterr().err.startswith(f"{said}absent.yaml")
 
 
 def test_a_fault_of_our_own_is_no_finding_and_no_traceback(

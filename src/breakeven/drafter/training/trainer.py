@@ -42,7 +42,7 @@ from breakeven.drafter.training.schedule import rate_share
 from breakeven.drafter.training.states_source import StatesSource
 from breakeven.errors import BreakevenError, PlanError, StoreError
 
-__all__ = ["AcceptLength", "Progress", "Trained", "Trainer", "refuse_other_plan"]
+__all__ = ["AcceptLength", "Progress", "Trained", "Trainer", "refuse_other_plan", "refuse_uneven"]
 
 BEST = "best"
 WEIGHTS, FACTS = "weights.safetensors", "best.json"
@@ -111,6 +111,18 @@ def _other(folder: Path, step: int, changes: Sequence[str]) -> PlanError:
     )
 
 
+def refuse_uneven(plan: TrainPlan, processes: Processes) -> None:
+    """
+    Raises:
+        PlanError: processes would have batches of a step in different numbers.
+    """
+    if plan.batches.per_step % processes.count:
+        raise PlanError(
+            f"batches.per_step is {plan.batches.per_step}, which {processes.count} processes cannot share evenly; "
+            f"expected a multiple of {processes.count}"
+        )
+
+
 class Trainer:
     """`evaluate` judges weights that lie on the device, in float32; it is called on the first process alone."""
 
@@ -127,11 +139,7 @@ class Trainer:
         tell: Callable[[Progress], None] = lambda progress: None,
         data_name: str = "",
     ) -> None:
-        if plan.batches.per_step % processes.count:
-            raise PlanError(
-                f"batches.per_step is {plan.batches.per_step}, which {processes.count} processes cannot share evenly; "
-                f"expected a multiple of {processes.count}"
-            )
+        refuse_uneven(plan, processes)
         self.plan = plan
         self.corpus = corpus
         self.folder = folder

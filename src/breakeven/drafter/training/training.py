@@ -22,7 +22,7 @@ from breakeven.drafter.training.opening import DRAFTER, open_parts
 from breakeven.drafter.training.plan_schema import TrainPlan
 from breakeven.drafter.training.processes import Processes
 from breakeven.drafter.training.states_source import StatesSource
-from breakeven.drafter.training.trainer import Progress, Trainer, refuse_other_plan
+from breakeven.drafter.training.trainer import Progress, Trainer, refuse_other_plan, refuse_uneven
 from breakeven.errors import UsageError
 
 __all__ = ["TrainingResult", "train"]
@@ -76,6 +76,7 @@ def _train(
     plan: TrainPlan, base: Path, processes: Processes, tell: Callable[[Progress], None], say: Callable[[str], None]
 ) -> TrainingResult:
     _tell_earlier(plan, base / plan.out, say)
+    refuse_uneven(plan, processes)  # before the target is opened and answers
     parts = open_parts(plan, base, processes, say)
     config, corpus, capture, dtype, out = parts.config, parts.corpus, parts.capture, parts.dtype, parts.out
     notes = list(parts.notes)
