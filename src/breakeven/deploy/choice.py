@@ -12,7 +12,7 @@ from breakeven.loadgen.samples import LoadPoint
 from breakeven.verdict.equality.check import without_arms
 from breakeven.verdict.measured.case import Case, study
 from breakeven.verdict.measured.deciding import schedule
-from breakeven.verdict.measured.wording import interval_of_log, load_list, ratio
+from breakeven.verdict.measured.wording import in_words, interval_of_log, load_list, ratio
 
 __all__ = ["Choice", "choose"]
 
@@ -118,4 +118,10 @@ def _notes(case: Case, chosen: dict[str, str], arm: str) -> tuple[str, ...]:
         loads = [load for load, best in chosen.items() if best == other]
         if other != arm and loads and any(case.at(load) for load in loads):
             notes.append(f"At {load_list(loads)} the run says to serve {other} instead")
+    speculation = case.run.arm(arm).speculation
+    if speculation is not None and speculation.schedule:
+        note = f"Its drafts by running requests: {in_words(speculation.schedule)}"
+        if case.run.arm(arm).engine == "sglang":
+            note += "; they stand in the file that --speculative-adaptive-config names, which has to go with the command"
+        notes.append(note)
     return tuple(notes)

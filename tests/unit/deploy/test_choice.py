@@ -42,6 +42,16 @@ def test_an_arm_asked_for_goes_with_what_the_run_says_against_it(make_record: Ma
     assert "eagle instead" in choice.notes[1]
 
 
+def test_a_schedule_is_told_and_so_is_the_file_that_has_to_go_with_it(make_record: MakeRecord, plain: Arm, eagle: Arm) -> None:
+    assert eagle.speculation is not None
+    follows = replace(eagle, speculation=replace(eagle.speculation, schedule=((1, 4, 3), (5, 8, 0))))
+    told = "Its drafts by running requests: 3 drafts at 1 to 4, none from 5 on"
+    assert choose(make_record(plain, follows)).notes == (told,)
+    (note,) = choose(make_record(plain, replace(follows, engine="sglang"))).notes
+    assert note.startswith(told)
+    assert note.endswith("the file that --speculative-adaptive-config names, which has to go with the command")
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
