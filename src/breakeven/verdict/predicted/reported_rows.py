@@ -31,13 +31,13 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
     pairs = {
         (pair.arm.name, pair.load): pair
         for pair in case.pairs
-        if pair.admission.is_equal is not False and not pair.is_tainted and not pair.unlike
+        if pair.admission.is_equal is not False and not pair.is_tainted and not pair.unlike and not pair.contradiction
     }
     rows: list[TableRow] = []
     for reading in case.readings:
         arm, shape = reading.arm, reading.arm.shape
         for point in arm.points:
-            is_own = any((point.throughput, point.request_speed, point.accept_length, point.accept_rate))
+            is_own = any((point.throughput, point.request_speed, point.speedup, point.accept_length, point.accept_rate))
             if point.load.concurrency is None or (not is_own and len(arm.points) > 1):
                 continue
             pair = pairs.get((arm.name, point.load))
@@ -89,6 +89,8 @@ def _speedup(pair: Pair | None, concurrency: int) -> Bounds | None:
     if pair is None:
         return None
     mine, plain = pair.arm.point(pair.load), pair.baseline.point(pair.load)
+    if plain is None and mine is not None and mine.speedup is not None:
+        return mine.speedup.bounds
     figures = [point.throughput or point.request_speed for point in (mine, plain) if point is not None]
     if len(figures) == 2 and figures[0] is not None and figures[1] is not None and concurrency:
         low = (figures[0].value - figures[0].half_width) / (figures[1].value + figures[1].half_width)

@@ -55,7 +55,7 @@ _CONFIGURATION = (
     "hardware",
     "quantization",
 )
-_POINT_FIGURES = ("throughput_tok_s", "request_speed_tok_s", "tpot_ms", "cost_ratio")
+_POINT_FIGURES = ("throughput_tok_s", "request_speed_tok_s", "tpot_ms", "cost_ratio", "speedup")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -87,6 +87,7 @@ class Point:
     accept_length: PrintedFigure | None = None
     accept_rate: PrintedFigure | None = None
     cost_ratio: PrintedFigure | None = None
+    speedup: PrintedFigure | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
 
@@ -177,7 +178,7 @@ def _is_speculative(fields: dict[str, Any]) -> bool:
     said = [word.lower() for word in (drafter, method) if word]
     if any(word in _PLAIN_WORDS for word in said):
         return False
-    hints = ("steps", "topk", "draft_tokens", "accept_length", "accept_rate", "cost_ratio")
+    hints = ("steps", "topk", "draft_tokens", "accept_length", "accept_rate", "cost_ratio", "speedup")
     points = [*fields.get("points", ())]
     return bool(said) or any(fields.get(key) is not None for key in hints) or any(point.accept_length for point in points)
 
@@ -210,7 +211,7 @@ def _arm(name: str, rows: list[tuple[int, dict[str, Any]]]) -> ReportedArm:
                 )
         merged[key] = given[0][1] if given else None
     merged["points"] = tuple(point for _, fields in rows for point in fields.get("points", ()))
-    for key in ("accept_length", "accept_rate", "cost_ratio"):
+    for key in ("accept_length", "accept_rate", "cost_ratio", "speedup"):
         merged[key] = next((fields[key] for _, fields in rows if fields.get(key) is not None), None)
     is_speculative = _is_speculative(merged)
     version_text: str | None = merged["version"]
@@ -285,6 +286,7 @@ def _point(point: PointFields, fields: dict[str, Any]) -> Point:
         accept_length=point.accept_length,
         accept_rate=point.accept_rate,
         cost_ratio=point.cost_ratio,
+        speedup=point.speedup,
         input_tokens=point.input_tokens or fields.get("input_tokens"),
         output_tokens=point.output_tokens or fields.get("output_tokens"),
     )
@@ -294,7 +296,7 @@ def _merged(name: str, number: int, before: Point | None, point: Point) -> Point
     if before is None:
         return point
     changes: dict[str, Any] = {}
-    for key in ("throughput", "request_speed", "accept_length", "accept_rate", "cost_ratio"):
+    for key in ("throughput", "request_speed", "accept_length", "accept_rate", "cost_ratio", "speedup"):
         old, new = getattr(before, key), getattr(point, key)
         if old is not None and new is not None and old.value != new.value:
             raise ReportedError(

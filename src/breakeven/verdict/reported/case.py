@@ -58,7 +58,10 @@ class Case:
     @property
     def without_baseline(self) -> tuple[ReportedArm, ...]:
         """Speculative arms with figures but no plain arm like them."""
-        return tuple(r.arm for r in self.readings if r.arm.points and baseline_for(r.arm, self.arms) is None)
+        compared = {pair.arm.name for pair in self.pairs}
+        return tuple(
+            r.arm for r in self.readings if r.arm.points and r.arm.name not in compared and baseline_for(r.arm, self.arms) is None
+        )
 
     def unproven_lead(self, arm: str, load: LoadKey) -> Pair | None:
         """The comparison of `arm` at `load` where that does not show it to pay."""

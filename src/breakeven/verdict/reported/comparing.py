@@ -19,6 +19,7 @@ from breakeven.verdict.result import Outcome
 
 __all__ = [
     "IMPOSSIBLE_BELOW",
+    "PLAIN_NOT_IN_TABLE",
     "CostRatio",
     "Pair",
     "Prediction",
@@ -35,6 +36,9 @@ __all__ = [
 IMPOSSIBLE_BELOW = 0.97
 
 PLAIN_NOT_IN_TABLE = "plain decoding (not in the table)"
+AS_REPORTED = "speedup as reported"
+# a reported ratio and that of the speeds beside it may differ by this much beyond their digits: averages over prompts do
+RATIO_SLACK = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,7 @@ class Pair:
 
     is_impossible: the cost ratio lies below what any round can cost. is_tainted: another arm shows this baseline to be so.
     unlike: how the requests of the two arms differed, empty where nothing reported does.
+    contradiction: how the speedup that was reported differs from that of the speeds, empty where it does not.
     other_ratio: by the speed of one request, where the ratio is one of throughput and both were reported.
     """
 
@@ -60,11 +65,13 @@ class Pair:
     why: str
     unlike: str = ""
     other_ratio: float | None = None
+    contradiction: str = ""
 
     @property
     def is_fair(self) -> bool:
         """Equal known admission at a known concurrency, requests alike, and figures that can be true together."""
-        return self.admission.is_equal is True and not self.is_impossible and not self.is_tainted and not self.unlike
+        doubtful = self.is_impossible or self.is_tainted or self.unlike or self.contradiction
+        return self.admission.is_equal is True and not doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +156,25 @@ def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], thr
                 same_kind = [entry for entry in found if entry[0][2] == found[0][0][2]]
                 figures, plain = max(same_kind, key=lambda entry: entry[0][1].value)
                 pairs.append(_pair(reading, plain, point.load, figures, threshold))
+            elif point.speedup is not None:
+                figures = point.speedup, PrintedFigure(1.0), AS_REPORTED
+                pairs.append(_pair(reading, _plain_of(reading.arm), point.load, figures, threshold))
     return _tainted(pairs)
+
+
+def _plain_of(arm: ReportedArm) -> ReportedArm:
+    """The plain arm behind a speedup that was reported without its speed: like this one in all that is known."""
+    return replace(
+        arm,
+        name=PLAIN_NOT_IN_TABLE,
+        is_speculative=False,
+        method="plain",
+        drafter=None,
+        cap=arm.cap if arm.cap is not None and not arm.cap.is_default else None,
+        accept_length=None,
+        accept_rate=None,
+        points=(),
+    )
 
 
 def _unlike(mine: Point, plain: Point) -> str:
@@ -200,6 +225,9 @@ def _pair(
     ratio = mine.value / theirs.value
     length = reading.accept_length(load)
     admission = admission_of(reading.arm, baseline, load)
+    if measure == AS_REPORTED and load.concurrency == 1:
+        # who reports a ratio compared on one engine, and one request is one request
+        admission = Admission(is_equal=True, text="one request, a ratio as reported")
     longest = length.high if length is not None else reading.arm.shape.max_length
     # where admission is known to differ, that explains any ratio
     is_impossible = (
@@ -212,7 +240,10 @@ def _pair(
     outcome, why = _outcome(ratio, admission, threshold)
     points = reading.arm.point(load), baseline.point(load)
     unlike = _unlike(points[0], points[1]) if points[0] is not None and points[1] is not None else ""
-    if unlike:
+    contradiction = _contradiction(points[0], ratio, figures) if measure != AS_REPORTED else ""
+    if contradiction:
+        outcome, why = "undecided", contradiction
+    elif unlike:
         outcome = "undecided"
         why = f"{unlike}: two workloads, of which prefill is another share, so {ratio:.2f}x does not show what speculation does"
     elif is_impossible and longest is not None:
@@ -237,8 +268,20 @@ def _pair(
         outcome=outcome,
         why=why,
         unlike=unlike,
+        contradiction=contradiction,
         other_ratio=_request_ratio(*points) if measure == "throughput" else None,
     )
+
+
+def _contradiction(point: Point | None, ratio: float, figures: tuple[PrintedFigure, PrintedFigure, str]) -> str:
+    """The speedup that stands beside two speeds, where it is not theirs as far as digits go and averages over prompts differ."""
+    said = point.speedup if point is not None else None
+    if said is None:
+        return ""
+    relative = sum(figure.half_width / figure.value for figure in figures[:2])
+    if abs(said.value - ratio) <= said.half_width + ratio * (relative + RATIO_SLACK):
+        return ""
+    return f"reported as {said}, but the speeds give {ratio:.2f}x"
 
 
 def _request_ratio(mine: Point | None, plain: Point | None) -> float | None:

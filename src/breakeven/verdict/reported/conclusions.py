@@ -110,7 +110,8 @@ def _outcomes(case: Case) -> list[Conclusion]:
 def _pair_evidence(pair: Pair) -> str:
     mine, theirs = pair.arm.point(pair.load), pair.baseline.point(pair.load)
     assert mine is not None
-    assert theirs is not None
+    if theirs is None:
+        return f"{pair.arm.name} {format_ratio(pair.ratio)} as reported at {pair.load.label}, no speeds; {pair.admission.text}"
     figures = f"{pair.arm.name} {spoken_speed(mine)} over {pair.baseline.name} {spoken_speed(theirs)} {speed_unit(mine)}"
     return f"{figures} at {pair.load.label}; {pair.admission.text}"
 

@@ -14,7 +14,7 @@ from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
 from breakeven.verdict.reported.case import Case, listed, speed, unlike_in
-from breakeven.verdict.reported.comparing import Pair, outcome_without_interval, same_setting
+from breakeven.verdict.reported.comparing import PLAIN_NOT_IN_TABLE, Pair, outcome_without_interval, same_setting
 from breakeven.verdict.reported.readings import lies_at_floor
 from breakeven.verdict.reported.wording import engine_name, percent_change
 
@@ -68,7 +68,7 @@ def _at(pairs: list[Pair]) -> str:
 def _pays(case: Case, paying: list[Pair]) -> tuple[str, str]:
     best = max(paying, key=lambda pair: pair.ratio)
     loads = list(dict.fromkeys(pair.load for pair in paying))
-    winners = [max((pair for pair in paying if pair.load == load), key=_speed) for load in loads]
+    winners = [max((pair for pair in paying if pair.load == load), key=lambda pair: (_speed(pair), pair.ratio)) for load in loads]
     won = {(pair.arm.engine, pair.load) for pair in paying}
     others = [pair for pair in case.telling_pairs if (pair.arm.engine, pair.load) not in won]
     lost = [
@@ -170,6 +170,8 @@ def _none_pays(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
 def _plain_arms(case: Case, pairs: tuple[Pair, ...]) -> str:
     """The baselines; the fastest alone, where speed can choose among them."""
     names = tuple(dict.fromkeys(pair.baseline.name for pair in pairs))
+    if names == (PLAIN_NOT_IN_TABLE,):
+        return "its speed is not in the table"
     load, ranked = case.ranking()
     among = [entry for entry in ranked if entry[0].name in names]
     if load is None or len(names) == 1 or len(among) < len(names) or unlike_in(among):
@@ -183,6 +185,9 @@ def _not_counted(case: Case) -> str:
     broken = [pair for pair in case.pairs if pair.is_impossible]
     unlike = [pair for pair in case.pairs if pair.unlike and pair not in unfair]
     said = f" Nothing follows from {_at(unfair)}, where arms were not shown to run at equal load." if unfair else ""
+    odd = [pair for pair in case.pairs if pair.contradiction]
+    if odd:
+        said += f" At {_at(odd)} the reported speedup is not that of the speeds."
     if unlike:
         said += f" Nothing follows from {_at(unlike)}, where requests were of different lengths."
     failing = list(case.failing_pairs)
@@ -246,6 +251,8 @@ def _why_undecided(case: Case, pairs: tuple[Pair, ...]) -> str:
         return f"next to nothing was accepted by {weak}, likelier a fault than a verdict on speculation"
     if any(reading.arm.is_idle for reading in case.readings) and all(pair.arm.is_idle for pair in case.pairs if pair.is_fair):
         return "no arm was compared that drafts anything"
+    if any(pair.contradiction for pair in case.pairs):
+        return "the reported speedup is not that of the speeds beside it"
     if any(pair.unlike for pair in case.pairs) and all(pair.unlike or not pair.is_fair for pair in case.pairs):
         return (
             f"arms were measured with requests of different lengths ({listed(pair.unlike for pair in case.pairs if pair.unlike)})"

@@ -48,6 +48,7 @@ _SYNONYMS = {
     "num_speculative_tokens": "draft_tokens",
     "num_steps": "steps",
     "batch": "concurrency",
+    "speed_up": "speedup",
     "release": "version",
     "single_stream": "single_stream_tok_s",
     "throughput": "throughput_tok_s",
@@ -259,8 +260,6 @@ def _known_keys(location: tuple[Any, ...]) -> Iterable[str]:
 
 def _nearest(key: str, known: Iterable[str]) -> str:
     known = tuple(known)
-    if key.lower() in {"speedup", "speed_up"}:
-        return "; a verdict needs the speeds of both arms (throughput_tok_s). Speedups alone: breakeven predict --from-table"
     plain = "_".join(key.lower().replace("-", " ").split())
     synonym = _SYNONYMS.get(plain.removeprefix("speculative_"))
     if synonym in known:

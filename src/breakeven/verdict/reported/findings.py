@@ -10,7 +10,7 @@ from breakeven.engines.version_facts import admission_flag
 from breakeven.findings import Finding
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.case import Case, listed
-from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike, baseline_for
+from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, alike
 from breakeven.verdict.reported.floor import floor_findings
 from breakeven.verdict.reported.wording import meanings, printed
 
@@ -27,6 +27,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_contradictions(case),
         *_admission(case),
         *_impossible(case),
+        *_contradicted(case),
         *_unlike_requests(case),
         *_speeds_disagree(case),
         *_ambiguous(case),
@@ -122,6 +123,21 @@ def _impossible(case: Case) -> list[Finding]:
             )
         )
     return found
+
+
+def _contradicted(case: Case) -> list[Finding]:
+    return [
+        Finding(
+            code="speedup-contradicts-speeds",
+            severity="error",
+            confidence="high",
+            title=f"The reported speedup of {pair.arm.name} is not that of its speeds",
+            evidence=(f"{pair.arm.name} at {pair.load.label}: {pair.contradiction}",),
+            remedy="One of the three figures is wrong, or of another load: nothing is concluded from them.",
+        )
+        for pair in case.pairs
+        if pair.contradiction
+    ][:6]
 
 
 def _unlike_requests(case: Case) -> list[Finding]:
@@ -318,7 +334,7 @@ def _no_baseline(case: Case) -> list[Finding]:
     lonely: dict[str, list[str]] = defaultdict(list)
     for reading in case.readings:
         arm = reading.arm
-        if not arm.points or baseline_for(arm, case.arms) is not None:
+        if not arm.points or arm not in case.without_baseline:
             continue
         same_engine = [plain for plain in case.plain if plain.engine == arm.engine]
         if not case.plain:

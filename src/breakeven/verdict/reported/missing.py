@@ -56,7 +56,9 @@ def _no_concurrency(_: Case, arm: ReportedArm) -> bool:
 
 def _no_speed(_: Case, arm: ReportedArm) -> bool:
     """At some load that the table gives for this arm, or at all."""
-    return any(point.throughput is None and point.request_speed is None for point in arm.points) or not arm.points
+    return any(point.throughput is None and point.request_speed is None and point.speedup is None for point in arm.points) or (
+        not arm.points
+    )
 
 
 def _cap_matters(case: Case, arm: ReportedArm) -> bool:

@@ -60,6 +60,28 @@ def _positive(value: Any) -> PrintedFigure | None:
     return figure
 
 
+def _speedup(value: Any) -> PrintedFigure | None:
+    """1.74, 1.74x, or a gain with its sign: +74 % or -10 %."""
+    text = _scalar(value)
+    gain = re.fullmatch(r"([+-])\s*(.+?)\s*%", text)
+    if gain is not None:
+        share = _positive_share(gain[2] + "%", text)
+        ratio = 1.0 + share.value if gain[1] == "+" else 1.0 - share.value
+        if ratio <= 0.0:
+            raise ValueError(f"{_shown(text)} is a loss of everything; expected more than -100 %")
+        return PrintedFigure(ratio, share.half_width, text)
+    if text.endswith("%"):
+        raise ValueError(f"{_shown(text)} may be a ratio or a gain; write 1.60 or +60 % for sixty percent faster than plain")
+    return _positive(re.sub(r"\s*[x×]$", "", text, flags=re.IGNORECASE))
+
+
+def _positive_share(text: str, shown: str) -> PrintedFigure:
+    figure = _figure(text)
+    if figure is None:
+        raise ValueError(f"{_shown(shown)} is not a number")
+    return figure
+
+
 def _milliseconds(value: Any) -> PrintedFigure | None:
     text = _scalar(value)
     if _SECONDS.search(text):
@@ -161,6 +183,7 @@ Share = Annotated[PrintedFigure | None, PlainValidator(_share)]
 Count = Annotated[int | None, PlainValidator(_at_least_one)]
 # 0 is how base arms are often written, and arms whose drafter is loaded and drafts nothing
 Drafts = Annotated[int | None, PlainValidator(_count)]
+Speedup = Annotated[PrintedFigure | None, PlainValidator(_speedup)]
 Milliseconds = Annotated[PrintedFigure | None, PlainValidator(_milliseconds)]
 Text = Annotated[str | None, PlainValidator(_known_text)]
 
@@ -179,6 +202,7 @@ class PointFields(_Strict):
     throughput_tok_s: Figure = Field(default=None, description="Output tokens/s of the whole server at that concurrency")
     request_speed_tok_s: Figure = Field(default=None, description="Output tokens/s of one request at that concurrency")
     tpot_ms: Milliseconds = Field(default=None, description="The same as milliseconds per output token")
+    speedup: Speedup = Field(default=None, description="Over plain decoding at that concurrency, where its speed was not reported")
     accept_length: Length = Field(default=None, description="As printed by the engine, with all its digits")
     accept_rate: Rate = Field(default=None, description="As printed: a share such as 0.42, or 42 %")
     cost_ratio: Figure = Field(default=None, description="Round time over plain step time at that concurrency, if it was measured")

@@ -151,7 +151,8 @@ def test_a_winner_whose_figures_contradict_is_doubted_in_the_headline(tmp_path: 
         ("tpot_ms: 0.0042 s", "is in seconds; give milliseconds"),
         ("tpot_ms: 0.0042", "would be 238095 tokens/s of one request"),
         ("accept_rate: [0.7, 0.5, 0.35]", "1 plus their sum"),
-        ("speedup: 1.7", "breakeven predict --from-table"),
+        ("speedup: 160 %", "may be a ratio or a gain"),
+        ('speedup: "-130 %"', "a loss of everything"),
     ],
 )
 def test_units_that_are_another_figure_are_refused_with_what_to_give(tmp_path: Path, figures: str, message: str) -> None:
@@ -166,3 +167,32 @@ def test_milliseconds_with_their_unit_are_no_seconds(tmp_path: Path) -> None:
         f"{SPEC}, concurrency: 1, tpot_ms: 4.09ms",
     )
     assert result.comparisons[0].ratio.estimate == pytest.approx(7.07 / 4.09)
+
+
+def test_speedups_alone_are_judged_where_equal_load_is_shown(tmp_path: Path) -> None:
+    head = "arm: eagle, drafter: e, method: eagle3, steps: 5, topk: 1, draft_tokens: 6, accept_length: 4.20"
+    points = "points: [{concurrency: 1, speedup: 3.42x}, {concurrency: 8, speedup: 0.80}, {concurrency: 64, speedup: '+39 %'}]"
+    result = judge(tmp_path, f"{head}, {points}", engine="sglang 0.5.20")
+    assert {pair.load: pair.outcome for pair in result.comparisons} == {"c=1": "pays", "c=8": "slower", "c=64": "undecided"}
+    assert {pair.baseline for pair in result.comparisons} == {"plain decoding (not in the table)"}
+    assert [point.cost_ratio.estimate for point in result.break_even] == pytest.approx([4.2 / 3.42, 4.2 / 0.8])
+    # 48 requests run at most where the flag is not given, and a plain server has no such limit
+    assert "Nothing follows from c=64" in result.headline
+    assert not {"no-like-baseline", "missing-throughput-tok-s"} & codes(result)
+
+
+def test_a_speedup_of_one_request_needs_no_engine(tmp_path: Path) -> None:
+    result = judge(tmp_path, "arm: a, method: mtp, draft_tokens: 1, concurrency: 1, speedup: 1.5", engine="unknown")
+    assert result.comparisons[0].outcome == "pays"
+
+
+@pytest.mark.parametrize(("said", "outcome"), [("1.20", "undecided"), ("1.6", "pays"), ("1.58", "pays")])
+def test_a_speedup_that_is_not_that_of_its_speeds_decides_nothing(tmp_path: Path, said: str, outcome: str) -> None:
+    result = judge(
+        tmp_path,
+        "arm: plain, drafter: none, concurrency: 1, throughput_tok_s: 100",
+        f"{SPEC}, concurrency: 1, throughput_tok_s: 160, speedup: {said}",
+    )
+    assert result.comparisons[0].outcome == outcome
+    assert ("speedup-contradicts-speeds" in codes(result)) == (outcome == "undecided")
+    assert ("reported speedup is not that of the speeds" in result.headline) == (outcome == "undecided")
