@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from breakeven.costs.table import Shape, TableRow
@@ -116,7 +116,8 @@ def _row(where: str, number: int, cells: Mapping[str, str]) -> TableRow | None:
         found = figure(key)
         return int(found.value) if found is not None else 0
 
-    ratio = _ratio(where, cells.get("speedup", ""))
+    printed = _figure(where, "speedup", cells.get("speedup", ""), PrintedFigure.parse_ratio)
+    ratio = printed.bounds if printed is not None else None
     plain, speculative, is_time = figure("plain"), figure("speculative"), _is_time(cells.get("unit", ""))
     unit = cells.get("unit", "")
     if speculative is None and (speculative := figure("speculative_time")) is not None:
@@ -151,35 +152,16 @@ def _row(where: str, number: int, cells: Mapping[str, str]) -> TableRow | None:
     )
 
 
-def _figure(where: str, key: str, text: str) -> PrintedFigure | None:
+def _figure(where: str, key: str, text: str, read: Callable[[str], PrintedFigure] = PrintedFigure.parse) -> PrintedFigure | None:
     if not text:
         return None
     try:
-        found = PrintedFigure.parse(text)
+        found = read(text)
     except ValueError as error:
         raise ReportedError(f"{where}, {key}: {text[:40]!a} {error}") from None
     if found.value <= 0.0:
         raise ReportedError(f"{where}, {key}: {text[:40]!a} must be above zero; leave the cell empty if not known")
     return found
-
-
-def _ratio(where: str, text: str) -> Bounds | None:
-    """A speedup as it is written: 1.74, 1.74x, or a gain with its sign, +74 % or -10 %."""
-    gain = re.fullmatch(r"([+-])\s*(.+?)\s*%", text)
-    if gain is not None:
-        share = _figure(where, "speedup", f"{gain[2]}%")
-        assert share is not None
-        sign = 1.0 if gain[1] == "+" else -1.0
-        value = 1.0 + sign * share.value
-        if value <= 0.0:
-            raise ReportedError(f"{where}, speedup: {text[:40]!a} is a loss of everything; expected more than -100 %")
-        return Bounds(value, value - share.half_width, value + share.half_width)
-    if text.endswith("%"):
-        raise ReportedError(
-            f"{where}, speedup: {text[:40]!a} may be a ratio or a gain; write 1.60 or +60 % for sixty percent faster than plain"
-        )
-    found = _figure(where, "speedup", re.sub(r"\s*[x×]$", "", text, flags=re.IGNORECASE))
-    return found.bounds if found is not None else None
 
 
 def _is_time(unit: str) -> bool:

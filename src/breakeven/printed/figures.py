@@ -68,6 +68,26 @@ class PrintedFigure:
             raise ValueError("is too large")
         return cls(value, 0.5 * 10.0 ** -len(decimals) * unit, shown, is_percent)
 
+    @classmethod
+    def parse_ratio(cls, text: str) -> PrintedFigure:
+        """Read a speedup as people write it: 1.74, 1.74x, or a gain with its sign, +74 % or -10 %.
+
+        Raises:
+            ValueError: no number, a loss of everything, or a percentage without a sign, which may be a ratio or a gain.
+        """
+        shown = text.strip()
+        gain = re.fullmatch(r"([+-])\s*(.+?)\s*%", shown)
+        if gain is None:
+            if shown.endswith("%"):
+                raise ValueError("may be a ratio or a gain; write 1.60 or +60 % for sixty percent faster than plain")
+            figure = cls.parse(re.sub(r"\s*[x×]$", "", shown, flags=re.IGNORECASE))
+            return cls(figure.value, figure.half_width, shown)
+        share = cls.parse(f"{gain[2]}%")
+        ratio = 1.0 + share.value if gain[1] == "+" else 1.0 - share.value
+        if ratio <= 0.0:
+            raise ValueError("is a loss of everything; expected more than -100 %")
+        return cls(ratio, share.half_width, shown)
+
     @property
     def bounds(self) -> Bounds:
         return Bounds(self.value, self.value - self.half_width, self.value + self.half_width)

@@ -61,24 +61,15 @@ def _positive(value: Any) -> PrintedFigure | None:
 
 
 def _speedup(value: Any) -> PrintedFigure | None:
-    """1.74, 1.74x, or a gain with its sign: +74 % or -10 %."""
     text = _scalar(value)
-    gain = re.fullmatch(r"([+-])\s*(.+?)\s*%", text)
-    if gain is not None:
-        share = _positive_share(gain[2] + "%", text)
-        ratio = 1.0 + share.value if gain[1] == "+" else 1.0 - share.value
-        if ratio <= 0.0:
-            raise ValueError(f"{_shown(text)} is a loss of everything; expected more than -100 %")
-        return PrintedFigure(ratio, share.half_width, text)
-    if text.endswith("%"):
-        raise ValueError(f"{_shown(text)} may be a ratio or a gain; write 1.60 or +60 % for sixty percent faster than plain")
-    return _positive(re.sub(r"\s*[x×]$", "", text, flags=re.IGNORECASE))
-
-
-def _positive_share(text: str, shown: str) -> PrintedFigure:
-    figure = _figure(text)
-    if figure is None:
-        raise ValueError(f"{_shown(shown)} is not a number")
+    if text.lower() in NOT_KNOWN:
+        return None
+    try:
+        figure = PrintedFigure.parse_ratio(text)
+    except ValueError as error:
+        raise ValueError(f"{_shown(text)} {error}") from None
+    if figure.value <= 0.0:
+        raise ValueError(f"{_shown(text)} must be above 0; leave the field out where nothing was measured")
     return figure
 
 

@@ -1,0 +1,210 @@
+"""What keeps two arms from being compared, or makes their comparison odd: admission, requests, baselines, figures at odds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from breakeven.doctor.public_figures import LAUNCH_DRIFT
+from breakeven.engines.version_facts import admission_flag
+from breakeven.findings import Finding
+from breakeven.units import format_ratio
+from breakeven.verdict.reported.case import Case, listed
+from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW
+
+__all__ = ["comparison_findings"]
+
+
+def comparison_findings(case: Case) -> list[Finding]:
+    return [
+        *_admission(case),
+        *_impossible(case),
+        *_contradicted(case),
+        *_unlike_requests(case),
+        *_speeds_disagree(case),
+        *_no_baseline(case),
+        *_idle(case),
+    ]
+
+
+def _admission(case: Case) -> list[Finding]:
+    unequal: dict[str, list[str]] = defaultdict(list)
+    doubtful: dict[str, list[str]] = defaultdict(list)
+    for pair in case.pairs:
+        if pair.admission.is_equal is False:
+            unequal[pair.admission.text].append(f"{pair.arm.name} at {pair.load.label}")
+        elif pair.admission.is_equal is None and pair.admission.text.startswith("running requests"):
+            doubtful[pair.admission.text].append(f"{pair.arm.name} at {pair.load.label}")
+    found = []
+    for known, groups in ((True, unequal), (False, doubtful)):
+        if groups:
+            engines = listed(admission_flag(pair.arm.engine) for pair in case.pairs if pair.admission.text in groups)
+            found.append(
+                Finding(
+                    code="unequal-admission",
+                    severity="error" if known else "warning",
+                    confidence="high" if known else "medium",
+                    title=(
+                        "Arms ran at different admitted concurrency"
+                        if known
+                        else "Arms probably ran at different admitted concurrency"
+                    ),
+                    evidence=tuple(f"{listed(where)}: {text}" for text, where in list(groups.items())[:6]),
+                    remedy=f"Measure the arms again with the same {engines}, at the same stated concurrency.",
+                )
+            )
+    return found
+
+
+def _impossible(case: Case) -> list[Finding]:
+    broken = [pair for pair in case.pairs if pair.is_impossible]
+    claimed = [
+        f"{reading.arm.name} at {point.load.label}: cost ratio {point.cost_ratio}"
+        for reading in case.readings
+        for point in reading.arm.points
+        if point.cost_ratio is not None and point.cost_ratio.value < IMPOSSIBLE_BELOW
+    ]
+    found = []
+    if claimed:
+        found.append(
+            Finding(
+                code="impossible-cost-ratio",
+                severity="error",
+                confidence="high",
+                title="A reported cost ratio is below what any round can cost",
+                evidence=tuple(claimed[:6]),
+                remedy="Not used. It is round time over plain step time: was it given upside down, or as a speedup?",
+            )
+        )
+    if broken:
+        found.append(
+            Finding(
+                code="impossible-cost-ratio",
+                severity="error",
+                confidence="high",
+                title=f"The speedup of {listed(p.arm.name for p in broken)} is more than the accept length allows",
+                evidence=tuple(f"{pair.arm.name} at {pair.load.label}: {pair.why}" for pair in broken[:6]),
+                remedy=(
+                    f"A round cannot cost less than a plain step (limit {IMPOSSIBLE_BELOW}). Measure the baseline again; look at "
+                    "what differs: captured graphs, running requests, quantization, prompts, accept length from other traffic."
+                ),
+            )
+        )
+    return found
+
+
+def _contradicted(case: Case) -> list[Finding]:
+    return [
+        Finding(
+            code="speedup-contradicts-speeds",
+            severity="error",
+            confidence="high",
+            title=f"The reported speedup of {pair.arm.name} is not that of its speeds",
+            evidence=(f"{pair.arm.name} at {pair.load.label}: {pair.contradiction}",),
+            remedy="One of the three figures is wrong, or of another load: nothing is concluded from them.",
+        )
+        for pair in case.pairs
+        if pair.contradiction
+    ][:6]
+
+
+def _unlike_requests(case: Case) -> list[Finding]:
+    unlike: dict[str, list[str]] = defaultdict(list)
+    for pair in case.pairs:
+        if pair.unlike:
+            unlike[pair.unlike].append(f"{pair.arm.name} at {pair.load.label}")
+    if not unlike:
+        return []
+    return [
+        Finding(
+            code="unequal-requests",
+            severity="error",
+            confidence="high",
+            title="Arms were measured with requests of different lengths",
+            evidence=tuple(f"{listed(where)}: {how}" for how, where in list(unlike.items())[:6]),
+            remedy="Measure the arms again on the same prompts with the same number of output tokens (ignore_eos and max_tokens).",
+        )
+    ]
+
+
+def _speeds_disagree(case: Case) -> list[Finding]:
+    """Throughput and the speed of one request that do not move alike, as they do where as many requests run in both arms."""
+    apart = [
+        pair
+        for pair in case.pairs
+        if pair.other_ratio is not None and abs(math.log(pair.other_ratio / pair.ratio)) > math.log(1.0 + LAUNCH_DRIFT[0])
+    ]
+    if not apart:
+        return []
+    return [
+        Finding(
+            code="speeds-disagree",
+            severity="warning",
+            confidence="medium",
+            title="Throughput and the speed of a request tell different stories",
+            evidence=tuple(
+                f"{pair.arm.name} at {pair.load.label}: throughput {format_ratio(pair.ratio)}, speed of one request "
+                f"{format_ratio(pair.other_ratio or 0.0)}"
+                for pair in apart[:6]
+            ),
+            remedy=(
+                "Throughput decides here. With as many requests running both move alike; where they do not, first tokens, waiting "
+                "or the number that ran lie between. Decide what counts, and measure how many ran."
+            ),
+        )
+    ]
+
+
+def _no_baseline(case: Case) -> list[Finding]:
+    lonely: dict[str, list[str]] = defaultdict(list)
+    for reading in case.readings:
+        arm = reading.arm
+        if not arm.points or arm not in case.without_baseline:
+            continue
+        same_engine = [plain for plain in case.plain if plain.engine == arm.engine]
+        if not case.plain:
+            lonely["no arm decodes plainly"].append(arm.name)
+        elif not same_engine:
+            lonely[f"no plain arm on {arm.engine or 'the same engine'}"].append(arm.name)
+        else:
+            other = same_engine[0]
+            named = (
+                ("hardware", "hardware"),
+                ("tensor_parallel", "tensor parallel"),
+                ("quantization", "quantization"),
+                ("version", "release"),
+            )
+            differing = [
+                f"{words} ({getattr(arm, key)} against {getattr(other, key)})"
+                for key, words in named
+                if None not in (getattr(arm, key), getattr(other, key)) and getattr(arm, key) != getattr(other, key)
+            ]
+            lonely[f"{other.name} differs in {listed(differing)}"].append(arm.name)
+    return [
+        Finding(
+            code="no-like-baseline",
+            severity="warning",
+            confidence="high",
+            title=f"Nothing to compare with: {listed(names)}",
+            evidence=(reason,),
+            remedy="Measure plain decoding on the same engine, release, split and weights.",
+        )
+        for reason, names in lonely.items()
+    ]
+
+
+def _idle(case: Case) -> list[Finding]:
+    idle = [reading.arm.name for reading in case.readings if reading.arm.is_idle]
+    if not idle:
+        return []
+    cost = [f"{pair.arm.name} {format_ratio(pair.ratio)} at {pair.load.label}" for pair in case.pairs if pair.arm.name in idle]
+    return [
+        Finding(
+            code="drafts-nothing",
+            severity="info",
+            confidence="high",
+            title=f"Loads a drafter and drafts nothing: {listed(idle)}",
+            evidence=tuple(cost[:6]),
+            remedy="That is what a loaded drafter costs while it rests; it says nothing of speculation, for or against.",
+        )
+    ]
