@@ -124,7 +124,9 @@ def _choice(surface: CostSurface, acceptance: AcceptanceCurve, batch: int, draft
     advice = None
     if best is not None and not any(row.outcome == "pays" for row in rows):
         # the number of drafts that asks least of a drafter in relation to what this one has
-        nearest = min(rows, key=lambda row: required(row.cost, threshold) / row.length.value)
+        # and of those one that k drafts can reach, where there is one
+        reachable = [row for row in rows if required(row.cost, threshold) <= row.num_drafted + 1] or rows
+        nearest = min(reachable, key=lambda row: required(row.cost, threshold) / row.length.value)
         advice = _advice(acceptance, nearest, threshold)
     return BatchChoice(batch=batch, rows=tuple(rows), best=worth, level=level, advice=advice, unknown=tuple(unknown))
 

@@ -35,11 +35,15 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedChoice:
-    """One number of drafts at every batch. `worst_loss` (0.1: 10 % slower than the schedule) is at `worst_batch`."""
+    """One number of drafts at every batch. `worst_loss` (0.1: 10 % slower than the schedule) is at `worst_batch`, by value.
+
+    undecided: measured batches where the schedule rests because nothing tells whether these drafts pay.
+    """
 
     num_drafted: int
     worst_loss: float
     worst_batch: int
+    undecided: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +126,13 @@ def _best_fixed(choices: Sequence[BatchChoice], stretches: Sequence[Stretch], id
     for num_drafted in sorted({0, *everywhere}):
         losses = [(1.0 - _speedup(choice, num_drafted) / _by_schedule(choice, stretches, idle), choice.batch) for choice in choices]
         loss, batch = max(losses)
-        fixed.append(FixedChoice(num_drafted=num_drafted, worst_loss=max(0.0, loss), worst_batch=batch))
+        undecided = tuple(
+            choice.batch
+            for choice in choices
+            if _scheduled(stretches, choice.batch) == 0
+            and any(row.num_drafted == num_drafted and row.outcome == "undecided" for row in choice.rows)
+        )
+        fixed.append(FixedChoice(num_drafted=num_drafted, worst_loss=max(0.0, loss), worst_batch=batch, undecided=undecided))
     return min(fixed, key=lambda one: (one.worst_loss, one.num_drafted))
 
 

@@ -123,9 +123,9 @@ def _drafts_somewhere(schedule: Schedule) -> int:
 def _instead(schedule: Schedule) -> str:
     fixed = schedule.fixed
     what = f"{fixed.num_drafted} drafts everywhere" if fixed.num_drafted else "no speculation"
-    return (
-        f"run {what}, which is at worst {fixed.worst_loss:.0%} slower than the schedule (at {fixed.worst_batch} running requests)"
-    )
+    text = f"run {what}, which by value is at worst {fixed.worst_loss:.0%} slower than the schedule"
+    text += f" (at {fixed.worst_batch} running requests)"
+    return text + (f"; whether it pays is undecided at {', '.join(map(str, fixed.undecided))}" if fixed.undecided else "")
 
 
 def _unverified(engine: str, version: Version | None, checked: Version) -> tuple[str, ...]:

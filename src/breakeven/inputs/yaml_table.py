@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,15 @@ Location = tuple[str, ...]
 Lines = Mapping[Location, int]
 
 
+class _Loader(yaml.SafeLoader):
+    """Numbers as people write them: YAML 1.1, which PyYAML reads, takes 1e-3 for text and wants 1.0e-3."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+\Z"), list("-+.0123456789")
+)
+
+
 def parse_yaml_table(text: str, where: str, *, expected: str, error: type[BreakevenError]) -> tuple[dict[Any, Any], Lines]:
     """The table in `text`. `where` stands in front of messages, and what was `expected` behind them.
 
@@ -27,7 +37,7 @@ def parse_yaml_table(text: str, where: str, *, expected: str, error: type[Breake
         error: not YAML, no table, a key given twice (YAML readers drop one silently), or aliases that unfold without end.
     """
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         # before anything is built: tables merged into tables (`<<`) grow without bound while they are built
         lines = dict(_lines(root, where, expected, error)) if root is not None else {}

@@ -129,7 +129,9 @@ def _schedule(schedule: PredictedSchedule, console: Console) -> None:
         drafts = f"{part.num_draft_tokens} drafts" if part.num_draft_tokens else "plain"
         console.print(Text(f"  {batches:>9}  {drafts:<9} {part.why}"))
     fixed = schedule.fixed
-    loss = f"loses {fixed.worst_loss * 100:.0f} % against it at worst, at {fixed.worst_batch} running requests"
+    loss = f"loses {fixed.worst_loss * 100:.0f} % against it at worst by value, at {fixed.worst_batch} running requests"
+    if fixed.undecided:
+        loss += f"; whether it pays is undecided at {', '.join(map(str, fixed.undecided))}"
     console.print(
         Text(f"One fixed choice: {f'{fixed.num_draft_tokens} drafts' if fixed.num_draft_tokens else 'plain decoding'} {loss}.")
     )
@@ -193,6 +195,15 @@ def _told_once(labels: list[str], doubt: str) -> str:
 
 
 def _needed(batch: int, needed: AcceptanceNeeded) -> str:
+    most = needed.num_draft_tokens + 1
+    if needed.needed > most:
+        found = f"break-even {needed.break_even:.2f}, accept length now {needed.accept_length:.2f}, at most {most}"
+        if needed.break_even < most:
+            return (
+                f"B={batch}: no accept length with k={needed.num_draft_tokens} surely pays, as c may be too high for any ({found}):"
+                " measure c more closely there."
+            )
+        return f"B={batch}: no drafter pays with k={needed.num_draft_tokens} ({found}): only a cheaper round would."
     text = (
         f"B={batch}: surely pays at accept length {needed.needed:.2f} with k={needed.num_draft_tokens} (now "
         f"{needed.accept_length:.2f}, break-even {needed.break_even:.2f})."

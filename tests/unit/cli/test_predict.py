@@ -64,3 +64,12 @@ def test_mistakes_are_one_message(arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(app, ["predict", *arguments])
     assert isinstance(done.exception, UsageError)
     assert message in str(done.exception)
+
+
+def test_an_accept_length_that_no_draft_can_reach_is_not_asked_for(tmp_path: Path) -> None:
+    times = tmp_path / "times.yaml"
+    times.write_text("name: x\nverify_ms: {1: 10, 2: 30, 4: 60}\ndraft_ms: {1: 1}\ndrafts: 1\n")
+    asked = ["--step-times", str(times), "--accept", "0.6", "--num-draft-tokens", "1", "--batch", "1"]
+    text = " ".join(call(*asked).split())
+    assert "surely pays at" not in text
+    assert "B=1: no drafter pays with k=1 (break-even" in text

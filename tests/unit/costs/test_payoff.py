@@ -91,3 +91,14 @@ def test_outcomes(low: float, high: float, outcome: str) -> None:
 def test_a_cost_must_lie_in_its_interval() -> None:
     with pytest.raises(ValueError, match="expected"):
         Cost(value=1.0, low=1.1, high=1.2)
+
+
+def test_advice_takes_drafts_that_can_reach_it_before_those_that_cannot() -> None:
+    # one draft looks nearer, but asks for more than two tokens a round
+    surface = Known({(1, 1): Cost(value=1.0, low=0.5, high=2.1), (1, 3): Cost(value=2.2, low=1.5, high=3.5)})
+    (choice,) = payoff(surface, AcceptanceCurve((0.7, 0.5, 0.3)), (1,), (1, 3), threshold=0.03)
+    assert choice.advice is not None
+    assert choice.advice.num_drafted == 3
+    (alone,) = payoff(surface, AcceptanceCurve((0.7, 0.5, 0.3)), (1,), (1,), threshold=0.03)
+    assert alone.advice is not None
+    assert alone.advice.needed > 2

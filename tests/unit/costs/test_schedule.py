@@ -54,6 +54,16 @@ def test_a_resting_schedule_pays_for_the_drafter_it_carries() -> None:
     assert plain.fixed.worst_loss > made.fixed.worst_loss
 
 
+def test_a_fixed_choice_says_where_it_may_lose_what_its_value_hides() -> None:
+    measured = {(1, 3): Cost(value=1.2, low=0.2, high=6.0), (8, 3): Cost(value=1.2, low=1.19, high=1.21)}
+    made = make_schedule(payoff(MeasuredSurface(measured=measured), HEAD, (1, 8), (3,), threshold=0.03))
+    assert drafts(made) == [(1, 1, 0), (2, 8, 3), (9, None, 0)]
+    assert (made.fixed.num_drafted, made.fixed.worst_loss, made.fixed.undecided) == (3, 0.0, (1,))
+    with pytest.raises(UsageError, match=r"by value is at worst 0% slower .*; whether it pays is undecided at 1$"):
+        for_vllm(made, Version.parse("0.23.0"), max_running_requests=8, drafter="d")
+    assert schedule({1: {3: 1.2}, 8: {3: 1.3}}).fixed.undecided == ()
+
+
 def test_what_carrying_costs_does_not_matter_where_nothing_is_ever_drafted() -> None:
     rows = payoff(MeasuredSurface(measured={(8, 3): Cost(value=3.0, low=2.9, high=3.1)}), HEAD, (8,), (3,), threshold=0.03)
     (stretch,) = make_schedule(rows, {8: Cost(value=1.5, low=1.4, high=1.6)}).stretches
@@ -141,7 +151,7 @@ def test_sglang_gets_slots_with_one_candidate_each() -> None:
 
 def test_releases_and_layouts_without_schedules_are_refused_with_the_fixed_choice() -> None:
     made = schedule({1: {3: 1.2}, 8: {3: 1.3}})
-    with pytest.raises(UsageError, match=r"vLLM 0\.23\.0 has no .*3 drafts everywhere, which is at worst 0% slower"):
+    with pytest.raises(UsageError, match=r"vLLM 0\.23\.0 has no .*3 drafts everywhere, which by value is at worst 0% slower"):
         for_vllm(made, Version.parse("0.23.0"), max_running_requests=8, drafter="d")
     with pytest.raises(UsageError, match="data parallelism"):
         for_vllm(made, Version.parse("0.30.0"), max_running_requests=8, drafter="d", data_parallel=2)

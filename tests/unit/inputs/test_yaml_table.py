@@ -78,3 +78,8 @@ def test_text_is_read_within_bounds(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent", Path("/dev/zero")):
         with pytest.raises(ReportedError, match=r"^--note .*; expected a note$"):
             read(path)
+
+
+def test_numbers_with_exponents_are_numbers() -> None:
+    content, _ = parsed("a: 1e-3\nb: 5E+2\nc: -.5e1\nd: 1.0e30\ne: 1e3x\nf: '1e3'\ng: e3\nh: 1.\n")
+    assert content == {"a": 0.001, "b": 500.0, "c": -5.0, "d": 1e30, "e": "1e3x", "f": "1e3", "g": "e3", "h": 1.0}

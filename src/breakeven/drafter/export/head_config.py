@@ -95,7 +95,8 @@ def refuse_inexpressible(config: Eagle3Config, weights: Eagle3Weights, engines: 
         )
     if config.norm_before_residual and engines != "vllm":
         raise CheckpointError(
-            "norm_before_residual is true: the residual starts from the normed state, which SGLang implements in no release: "
+            "norm_before_residual is true (as it is in speculators' layout where absent): the residual starts from the normed "
+            "state, which SGLang implements in no release: "
             "it would serve another function. Export it for vllm only, or train again with norm_before_residual false"
         )
     if weights.embed is not None and engines != "vllm":

@@ -39,12 +39,17 @@ class AcceptLength:
 
     @property
     def interval(self) -> Interval:
-        """Open where there was a single window: it shows no spread."""
+        """Open where there was a single window: it shows no spread. Where nothing was accepted launches do not differ, and the
+        upper end is what so few rounds leave open: with none in n, at most 3 / n at 95 % (Hanley and Lippman-Hand 1983)."""
         if self.num_samples < 2:
             return Interval(estimate=self.value)
-        return Interval(
-            estimate=self.value, low=max(1.0, min(self.estimate.low, self.value)), high=max(self.estimate.high, self.value)
-        )
+        high = max(self.estimate.high, self.value)
+        counts = self.counts
+        if counts.num_rounds and counts.num_drafted and not counts.num_accepted:
+            # every draft of such a round may have been accepted
+            drafts = counts.num_drafted / counts.num_rounds
+            high = max(high, 1.0 + drafts * min(1.0, 3 / counts.num_steps))
+        return Interval(estimate=self.value, low=max(1.0, min(self.estimate.low, self.value)), high=high)
 
 
 def accept_length(run: RunSummary, arm: str, load: str) -> AcceptLength | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from breakeven.checkpoints.random_head import is_random_head
 from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
@@ -25,6 +26,8 @@ FLOOR = 1.005
 # below this a trained head is broken more often than weak
 _NEAR_FLOOR = 1.10
 _MIN_DRAFTS = 100
+# a drafter whose first draft is accepted in 5 % of rounds, weak as it is, shows none in so many once in 170 times
+_MIN_ROUNDS = 100
 # how near the most that k drafts allow counts as all of them accepted
 _CEILING_GAP = 0.02
 _LENGTH_TOLERANCE = 0.03
@@ -50,14 +53,19 @@ def findings(case: Case) -> tuple[Finding, ...]:
 
 
 def dead_drafters(case: Case) -> list[str]:
-    """Real arms that accepted nothing at every load point where they drafted enough to tell."""
+    """Real arms that accepted nothing at any load point, in enough rounds to tell."""
     names = []
     for arm in case.candidates:
         lengths = [length for (name, _), length in case.lengths.items() if name == arm.name]
-        lengths = [length for length in lengths if _num_judged(length) >= _MIN_DRAFTS]
-        if lengths and all(length.value < FLOOR for length in lengths):
+        if all(length.value < FLOOR for length in lengths) and _num_rounds(lengths) >= _MIN_ROUNDS:
             names.append(arm.name)
     return names
+
+
+def _num_rounds(lengths: Sequence[AcceptLength]) -> int:
+    """Acceptance does not depend on the load, so rounds of all load points count. Of a round without an accepted draft only the
+    first draft was put to the test."""
+    return sum(length.counts.num_rounds for length in lengths)
 
 
 def _num_judged(length: AcceptLength) -> int:
@@ -108,6 +116,10 @@ def _at_floor(case: Case) -> list[Finding]:
             for (arm, load), length in case.lengths.items()
             if arm == name
         ]
+        mine = [length for (arm, _), length in case.lengths.items() if arm == name]
+        if not any(length.counts.num_accepted for length in mine):
+            rounds = _num_rounds(mine)
+            evidence.append(f"none in {rounds} rounds: at most one first draft in {rounds // 3} is accepted (95 %)")
         has_model, untrained = not is_lookup(case, name), has_random_weights(case, name)
         if untrained:
             evidence.append("its head has random weights (drafter: random), so nothing else was to be expected")
@@ -151,7 +163,8 @@ def _near_floor(case: Case) -> list[Finding]:
     for arm in case.candidates:
         here = {load: length for (name, load), length in case.lengths.items() if name == arm.name}
         told = [(load, length) for load, length in here.items() if _num_judged(length) >= _MIN_DRAFTS]
-        if arm.name in dead or is_lookup(case, arm.name) or not told or any(length.value >= _NEAR_FLOOR for _, length in told):
+        skipped = arm.name in dead or is_lookup(case, arm.name) or has_random_weights(case, arm.name)
+        if skipped or not told or any(length.value >= _NEAR_FLOOR for _, length in told):
             continue
         assert arm.speculation is not None
         found.append(

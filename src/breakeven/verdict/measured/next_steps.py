@@ -31,7 +31,8 @@ def _without_servers(case: Case) -> list[str]:
         speculation = case.run.arm(name).speculation
         if speculation is not None and not has_random_weights(case, name):
             steps.append(
-                f"Read the files and the launch of {name}, no server needed: {'; '.join(static_checks(speculation.method))}"
+                f"Read the files and the launch of {name}, no server needed (breakeven doctor does):"
+                f" {'; '.join(static_checks(speculation.method))}"
             )
     steps += [f"Mend {name} and run the plan again; the trials of the others are kept" for name in case.record.failures]
     return steps

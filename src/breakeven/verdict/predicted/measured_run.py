@@ -176,5 +176,6 @@ def _shown(schedule: Schedule) -> PredictedSchedule:
             num_draft_tokens=schedule.fixed.num_drafted,
             worst_loss=schedule.fixed.worst_loss,
             worst_batch=schedule.fixed.worst_batch,
+            undecided=schedule.fixed.undecided,
         ),
     )

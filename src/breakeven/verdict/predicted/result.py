@@ -139,8 +139,9 @@ class FixedDrafts(_Frozen):
     """One number of drafts at every batch, the one that loses least against the schedule."""
 
     num_draft_tokens: int
-    worst_loss: float = Field(description="0.1: 10 % slower than the schedule where it loses most")
+    worst_loss: float = Field(description="0.1: 10 % slower than the schedule where it loses most, by value")
     worst_batch: int
+    undecided: tuple[int, ...] = Field(default=(), description="Batches where the schedule rests and this may pay or not")
 
 
 class SpelledSchedule(_Frozen):

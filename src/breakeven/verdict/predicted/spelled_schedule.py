@@ -77,5 +77,10 @@ def _as_schedule(shown: PredictedSchedule) -> Schedule:
     fixed = shown.fixed
     return Schedule(
         stretches=stretches,
-        fixed=FixedChoice(num_drafted=fixed.num_draft_tokens, worst_loss=fixed.worst_loss, worst_batch=fixed.worst_batch),
+        fixed=FixedChoice(
+            num_drafted=fixed.num_draft_tokens,
+            worst_loss=fixed.worst_loss,
+            worst_batch=fixed.worst_batch,
+            undecided=fixed.undecided,
+        ),
     )

@@ -190,7 +190,23 @@ def test_a_dead_drafter_is_not_told_to_train_more(simulate: Simulate, plain: Arm
     (line,) = result.what_would_change_it
     assert line.startswith("At c=1 a drafter with 3 drafts a round pays above accept length 1.3")
     assert line.endswith("dead reaches 1.00, which more training does not mend: see the findings")
-    assert result.next_measurements[0].startswith("Read the files and the launch of dead, no server needed: the algorithm flag")
+    assert result.next_measurements[0].startswith(
+        "Read the files and the launch of dead, no server needed (breakeven doctor does): the algorithm flag"
+    )
+
+
+def test_few_rounds_without_an_accepted_draft_prove_no_fault(simulate: Simulate, plain: Arm, dead: Arm) -> None:
+    few = judge(simulate([plain, dead], launches=2, repeats=1, window_s=1.0))
+    (cell,) = (cell for cell in few.cells if cell.arm == "dead")
+    assert cell.acceptance is not None
+    low, high = cell.acceptance.accept_length.low, cell.acceptance.accept_length.high
+    assert low == 1.0
+    assert high is not None
+    assert 1.05 < high < 1.3
+    assert "accept-length-at-floor" not in codes(few)
+    assert not any("not wired" in item.text or "training does not mend" in item.text for item in few.conclusions)
+    many = judge(simulate([plain, dead]))
+    assert any(line.startswith("none in ") for line in finding(many, "accept-length-at-floor").evidence)
 
 
 def test_random_weights_are_no_fault_to_be_looked_for(simulate: Simulate, plain: Arm, dead: Arm, forced: tuple[Arm, Arm]) -> None:
