@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.costs.step_times import Cliff, StepTime, StepTimes
 from breakeven.costs.surface import Cost, UnknownCost
 
@@ -35,10 +36,16 @@ class SteppedSurface:
         grown = num_drafted / self.draft_for
         scales = {True: (1.0, 1.0, 1.0), False: (grown, grown, grown), None: (grown, min(1.0, grown), max(1.0, grown))}
         scale, least, most = scales[self.is_one_pass]
+        highest = (verify.high + draft.high * most) / plain.low
+        if highest < IMPOSSIBLE_BELOW:
+            raise UnknownCost(
+                f"these times have a round of {num_drafted} drafts faster than a plain step (c at most {highest:.2f}), which is "
+                "impossible: measure the plain step again, warmed up and with captured graphs"
+            )
         return Cost(
             value=(verify.value + draft.value * scale) / plain.value,
             low=(verify.low + draft.low * least) / plain.high,
-            high=(verify.high + draft.high * most) / plain.low,
+            high=highest,
             doubts=tuple(self._doubts(batch, num_drafted, plain, verify, draft)),
         )
 

@@ -96,3 +96,16 @@ def test_bounds_hold_the_value(times: dict[int, float], tokens: int) -> None:
         time = known.at(tokens)
         assert 0.0 < time.low <= time.value * (1 + 1e-9)
         assert time.value <= time.high * (1 + 1e-9)
+
+
+def test_a_round_faster_than_a_plain_step_is_refused() -> None:
+    def surface(plain: float) -> SteppedSurface:
+        return SteppedSurface(
+            verify=StepTimes.of({1: plain, 4: 8.4, 8: 9.0}),
+            draft=StepTimes.of({1: 0.9, 2: 1.0}),
+            draft_for=3,
+        )
+
+    with pytest.raises(UnknownCost, match=r"3 drafts faster than a plain step \(c at most 0\.7\d\), which is impossible"):
+        surface(12.0).cost(1, 3)
+    assert surface(8.0).cost(1, 3).value == pytest.approx(9.3 / 8.0)
