@@ -1,7 +1,8 @@
 """Training tokens per second on this machine: our step, its phases, and a public trainer's step on the same states.
 
     python benchmarks/training.py [--target demo:smollm2-135m-instruct] [--tokens 16384] [--sample-tokens 300] [--steps 6]
-        [--draft-vocab 16384] [--window 20] [--repeats 5] [--public speculators] [--optimiser adamw] [--profile FILE] [--json FILE]
+        [--draft-vocab 16384] [--window 20] [--repeats 5] [--public speculators] [--optimiser adamw] [--limit SECONDS]
+        [--profile FILE] [--json FILE]
 
 Samples are made up (random tokens, lengths around --sample-tokens, the first fifth of each a prompt): what a step costs does not
 depend on what the tokens say. Every arm runs windows of --window steps, one after the other in an order drawn anew in each repeat,
@@ -10,13 +11,16 @@ so that drift of the machine meets all arms alike; ratios are medians over repea
 * ours, target included: capture, batch, objective, backward, clipping, optimiser: what an epoch costs where states do not fit;
 * ours, states kept: the same from the states of an earlier epoch;
 * ours, states given: from states that lie on the device, which is all that the public trainer's step does;
-* speculators: its own Trainer (train_epoch) on the same states, K, batch and packing, with its defaults (flex attention, its fused
-  KL loss, compiled), fed from memory. It leaves its head frozen, so it computes less than ours. Its generation of states, by a vLLM
-  server, is not timed. Its first steps compile and tune for minutes (150 s were not enough on an H200), so ours are printed, and
-  written to --json, before it begins.
+* speculators, with --public: its own Trainer on the same states, K, batch and packing, from the same weights; their losses are
+  compared first. `public_trainer.py` says what it leaves out and why its first steps compile for minutes on a GPU (150 s were not
+  enough on an H200). So there it is timed with nothing but its attention compiled first, and as it comes after that.
 
-For `--public speculators` unpack the wheel where Python finds it (pip install --no-deps speculators==0.9.0 loguru==0.7.3
-pydantic-settings). What it imports for other purposes (servers, data sets) is stood in for where it is not installed.
+Figures are told, and written to --json, as they come; --limit ends the run after so many seconds, whatever is under way then, with
+exit code 0 and "ended by --limit" as its last line: `--public speculators --limit 400` surely ends, with what was known by then.
+
+For `--public speculators` unpack the wheel where Python finds it (pip install --no-deps --target FOLDER speculators==0.9.0
+loguru==0.7.3 pydantic-settings python-dotenv; PYTHONPATH=FOLDER). What it imports for other purposes (servers, data sets) is stood
+in for where it is not installed. On a CPU: --tokens 1024 --steps 3 --draft-vocab 4096 --window 3 --repeats 3.
 
 Floor on one H200 for SmolLM2-135M, batches of 16k, W = 16384, K = 6: 272 000 tokens/s with the target included.
 """
@@ -25,9 +29,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import random
 import statistics
-import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -55,11 +61,15 @@ from breakeven.drafter.training.order import Order
 from breakeven.drafter.training.plan_schema import HeadPlan, OptimiserPlan
 from breakeven.drafter.training.rows import known_tokens
 from breakeven.drafter.training.states_source import StatesSource
+from breakeven.stats.intervals import block_interval
 
 # bf16 products of one H200 without sparsity, by its data sheet; a large product reaches about 790.
 PEAK_FLOPS = 989e12
-STEPS_BEFORE_TIMING = 5
-GIVEN, PUBLIC = "ours, states given", "speculators, states given"
+# kernels are compiled, and caches filled, in the first few; a CPU compiles nothing
+STEPS_BEFORE_TIMING = {"cuda": 5, "cpu": 1}
+GIVEN = "ours, states given"
+# of a loss, from the same weights: rounding stays below, a wrong row, mask or weight does not
+SAME_LOSS = {torch.float32: 1e-3, torch.bfloat16: 0.03}
 
 
 def made_up_samples(num_tokens: int, mean_tokens: int, vocab_size: int, target_ids: np.ndarray, seed: int) -> list[Sample]:
@@ -162,102 +172,6 @@ class Ours:
         return sum(self.tokens(index) for index in range(num_steps))
 
 
-class Speculators:
-    """Its Trainer over the same batches, fed from the device's memory."""
-
-    def __init__(self, ours: Ours, arguments: argparse.Namespace) -> None:
-        _stand_in_for_unused_imports()
-        from speculators.losses import resolve_loss_config  # type: ignore[import-not-found]
-        from speculators.models.eagle3.core import Eagle3DraftModel  # type: ignore[import-not-found]
-        from speculators.train.trainer import Trainer, TrainerConfig  # type: ignore[import-not-found]
-        from transformers import AutoConfig
-
-        layer = AutoConfig.from_pretrained(str(ours.folder))
-        layer.num_hidden_layers = 1
-        layer.head_dim = ours.config.shape.head_dim
-        vocab_size = ours.config.shape.vocab_size
-        known = torch.zeros(vocab_size, dtype=torch.bool)
-        known[ours.target_ids] = True
-        model = Eagle3DraftModel.from_training_args(
-            layer,
-            t2d=known,
-            d2t=ours.target_ids - torch.arange(len(ours.target_ids)),
-            verifier_name_or_path=str(ours.folder),
-            target_layer_ids=list(ours.config.auxiliary_layers),
-            draft_vocab_size=len(ours.target_ids),
-            norm_before_residual=False,
-            ttt_steps=ours.num_steps,
-        )
-        self.ours = ours
-        self.loader = _Loader([_public_batch(batch) for batch in ours.given])
-        loss = {"ttt_steps": ours.num_steps, "ttt_step_loss_decay": 0.8, "loss_config": resolve_loss_config("kl_div", "fused")}
-        self.trainer = Trainer(
-            model,
-            TrainerConfig(
-                lr=1e-5,
-                num_epochs=1,
-                save_path=str(Path(arguments.scratch) / "speculators"),
-                train_call_kwargs=loss,
-                scheduler_type="none",
-                optimizer=arguments.optimiser,
-                log_freq=10**9,  # each of its log lines waits for the device several times
-            ),
-            self.loader,
-        )
-        self.trainer.global_step = 1
-        self.trainer.rank = 1  # so that it draws no progress bar
-
-    def window(self, num_steps: int) -> int:
-        self.loader.num_steps = num_steps
-        self.trainer.train_epoch(0)
-        return sum(self.ours.tokens(index) for index in range(num_steps))
-
-
-class _Loader:
-    """What its Trainer asks of a DataLoader."""
-
-    batch_sampler = None
-
-    def __init__(self, batches: list[dict[str, Any]]) -> None:
-        self._batches = batches
-        self.num_steps = len(batches)
-
-    def __len__(self) -> int:
-        return self.num_steps
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for index in range(self.num_steps):
-            yield dict(self._batches[index % len(self._batches)])
-
-
-def _public_batch(batch: TrainingBatch) -> dict[str, Any]:
-    """Our batch in its layout: tokens one ahead of states, and one sequence of all samples."""
-    following = torch.cat([batch.token_ids[1:], batch.token_ids[:1]])
-    judged = torch.zeros(len(batch.token_ids), dtype=torch.bool, device=batch.token_ids.device)
-    judged[batch.rows - 1] = True
-    return {
-        "hidden_states": batch.auxiliary[None],
-        "input_ids": following[None],
-        "document_ids": batch.samples.long()[None],
-        "loss_mask": judged[None],
-        "position_ids": batch.positions[None],
-        "verifier_last_hidden_states": torch.cat([batch.last[1:], batch.last[:1]])[None],
-        "error_records": 0,
-    }
-
-
-def _stand_in_for_unused_imports() -> None:
-    from importlib.util import find_spec
-    from unittest.mock import MagicMock
-
-    for name in ("openai", "openai.types", "openai.types.chat", "openai.types.completion", "datasets", "hs_connectors", "httpx"):
-        if name.partition(".")[0] not in sys.modules and find_spec(name.partition(".")[0]) is not None:
-            continue
-        module = MagicMock(name=name)
-        module.__path__, module.__spec__, module.__name__ = [], None, name
-        sys.modules[name] = module
-
-
 def waited(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -313,10 +227,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--optimiser", choices=("adamw", "muon"), default="adamw")
     parser.add_argument("--public", choices=("speculators",))
+    parser.add_argument("--limit", type=float)
     parser.add_argument("--profile", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--scratch", default="/tmp")
     arguments = parser.parse_args()
+    if arguments.limit:
+        end_after(arguments.limit)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
     ours = Ours(arguments, device)
@@ -330,13 +247,15 @@ def main() -> None:
         if arguments.json:
             arguments.json.write_text(json.dumps(result, indent=2))
 
+    save()
     arms: dict[str, Callable[[int], int]] = {
         "ours, target included": lambda steps: ours.window("online", steps),
         "ours, states kept": lambda steps: ours.window("kept", steps),
         GIVEN: lambda steps: ours.window("given", steps),
     }
     result["memory_gib"] = {name: warm_up(name, arm, device) for name, arm in arms.items()}
-    result["tokens_per_s"] = rates = interleaved(arms, arguments, device)
+    result["tokens_per_s"] = rates = {name: [] for name in arms}
+    interleaved(arms, arguments, device, rates, save)
     judged = sum(int(batch.judged.num_trained[0]) for batch in ours.given)
     share = judged / sum(batch.num_tokens for batch in ours.given)
     body = sum(tensor.numel() for tensor in _target_matrices(ours))
@@ -345,7 +264,8 @@ def main() -> None:
     for name, values in rates.items():
         counted = sum(flops.values()) if "included" in name else flops["layer"] + flops["vocabulary"]
         utilisation = statistics.median(values) * counted / PEAK_FLOPS
-        tell(f"{name}: {spread(values)} tokens/s, {utilisation:.1%} of {PEAK_FLOPS / 1e12:.0f} TFLOP/s")
+        share = f", {utilisation:.1%} of {PEAK_FLOPS / 1e12:.0f} TFLOP/s" if device.type == "cuda" else ""
+        tell(f"{name}: {spread(values)} tokens/s{share}")
     for source in ("online", "kept", "given"):
         result[f"phases_ms_{source}"] = found = phases(ours, source, arguments.window)
         busy = host_ms(ours, source, arguments.window)
@@ -355,13 +275,59 @@ def main() -> None:
         profile(ours, "online", arguments.profile)
         tell(f"kernels by time: {arguments.profile}")
     if arguments.public:
-        public = {GIVEN: arms[GIVEN], PUBLIC: Speculators(ours, arguments).window}
-        result["memory_gib"][PUBLIC] = warm_up(PUBLIC, public[PUBLIC], device)
-        result["beside_public"] = beside = interleaved(public, arguments, device)
-        result["ratio"] = ratios = [mine / theirs for mine, theirs in zip(beside[GIVEN], beside[PUBLIC], strict=True)]
-        tell(f"{PUBLIC}: {spread(beside[PUBLIC])} tokens/s; ours beside it: {spread(beside[GIVEN])}")
-        tell(f"ours / speculators: {statistics.median(ratios):.2f} (from {min(ratios):.2f} to {max(ratios):.2f})")
+        result["public"] = {}
+        beside_public(ours, arguments, result["public"], save)
+
+
+def beside_public(ours: Ours, arguments: argparse.Namespace, result: dict[str, Any], save: Callable[[], None]) -> None:
+    """Ours and the public trainer in turn, the surest way to run it first."""
+    from public_trainer import WAYS, PublicTrainer, our_losses
+
+    device = ours.device
+    for way in WAYS[device.type]:
+        result[way] = found = {}
+        public = PublicTrainer(ours, arguments.optimiser, Path(arguments.scratch), way)
+        name = f"speculators ({way})"
+        # compiled whole, its first pass is what takes minutes, so it is not asked for its losses apart from that
+        if way != "whole":
+            # training moved ours, and the other started from there; AdamW's steps differ, so this is before its first
+            found["losses"] = losses = {"ours": our_losses(ours), "theirs": public.losses()}
+            found["rows"] = {"ours": ours.given[0].judged.num_trained.tolist(), "theirs": public.num_rows()}
+            tell(f"{name}: divergence by step from the same weights: {losses}; rows {found['rows']}")
+            apart = max(abs(mine / theirs - 1) for mine, theirs in zip(*losses.values(), strict=True))
+            found["same_work"] = bool(apart <= SAME_LOSS[ours.dtype])
+            if not found["same_work"]:
+                tell(f"! {name} does not compute what ours does, their losses lie {apart:.1%} apart: believe no ratio below")
+        arms: dict[str, Callable[[int], int]] = {
+            GIVEN: lambda steps: ours.window("given", steps),
+            f"{name}, head frozen": public.window,
+        }
+        if way != "whole":
+            arms[f"{name}, head trained"] = lambda steps, public=public: public.window(steps, train_head=True)
+        found["memory_gib"] = {arm: warm_up(arm, run, device) for arm, run in arms.items() if arm != GIVEN}
+        found["tokens_per_s"] = rates = {arm: [] for arm in arms}
+        interleaved(arms, arguments, device, rates, save)
+        for arm, values in rates.items():
+            tell(f"{arm}: {spread(values)} tokens/s")
+            if arm != GIVEN:
+                ratio = [math.log(mine / theirs) for mine, theirs in zip(rates[GIVEN], values, strict=True)]
+                estimate = block_interval([[value] for value in ratio], assumed_sd=0.1)
+                figures = [round(math.exp(value), 3) for value in (estimate.value, estimate.low, estimate.high)]
+                found.setdefault("ratio", {})[arm] = figures
+                tell(f"ours / {arm}: {figures[0]} (95 % over {len(ratio)} repeats: {figures[1]} to {figures[2]})")
         save()
+
+
+def end_after(seconds: float) -> None:
+    """A compiler is not interrupted by anything gentler; what was measured has been told and written by then."""
+
+    def end() -> None:
+        tell(f"ended by --limit after {seconds:.0f} s")
+        os._exit(0)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def tell(line: str) -> None:
@@ -373,31 +339,37 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):,.0f} (from {min(values):,.0f} to {max(values):,.0f})"
 
 
-def warm_up(name: str, arm: Callable[[int], int], device: torch.device) -> float:
-    """A few steps, each told; returns the peak memory of the ones after them in GiB."""
-    for step in range(STEPS_BEFORE_TIMING):
+def warm_up(name: str, arm: Callable[[int], int], device: torch.device) -> float | None:
+    """A few steps, each told; returns the peak memory of the ones after them in GiB, None on a CPU."""
+    for step in range(STEPS_BEFORE_TIMING[device.type]):
         started = waited(device)
         arm(1)
         tell(f"{name}: warming up, step {step + 1} took {waited(device) - started:.2f} s")
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+    if device.type != "cuda":
+        return None
+    torch.cuda.reset_peak_memory_stats(device)
     arm(2)
-    memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else float("nan")
+    memory = torch.cuda.max_memory_allocated(device) / 2**30
     tell(f"{name}: peak memory {memory:.2f} GiB")
     return memory
 
 
 def interleaved(
-    arms: dict[str, Callable[[int], int]], arguments: argparse.Namespace, device: torch.device
-) -> dict[str, list[float]]:
-    """Tokens per second of every arm in every repeat."""
-    rates: dict[str, list[float]] = {name: [] for name in arms}
-    for _ in range(arguments.repeats):
+    arms: dict[str, Callable[[int], int]],
+    arguments: argparse.Namespace,
+    device: torch.device,
+    rates: dict[str, list[float]],
+    save: Callable[[], None],
+) -> None:
+    """Adds tokens per second of every arm in every repeat to `rates`, told and saved as they come."""
+    for repeat in range(arguments.repeats):
         for name in random.sample(sorted(arms), len(arms)):
             started = waited(device)
             tokens = arms[name](arguments.window)
             rates[name].append(tokens / (waited(device) - started))
-    return rates
+        told = ", ".join(f"{name} {rates[name][-1]:,.0f}" for name in arms)
+        tell(f"repeat {repeat + 1} of {arguments.repeats} (load {os.getloadavg()[0]:.1f}): {told} tokens/s")
+        save()
 
 
 def _target_matrices(ours: Ours) -> Iterator[Tensor]:
