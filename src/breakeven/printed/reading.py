@@ -266,6 +266,8 @@ def _contradiction(
         doubt = f"{said} is not what {engine} {version} prints: {expected}."
     if fits:
         doubt += f" It fits {fits}: check where it was printed and by which release."
+    elif others := _other_formulas(printed, shape):
+        doubt += f" It fits {others}, which is no rate of this engine: check who worked it out."
     else:
         doubt += " Check the number of draft tokens, and that both figures come from the same lines."
     agreed = [candidate.accept_length for candidate in elsewhere]
@@ -273,6 +275,20 @@ def _contradiction(
     return Reading(
         status="contradictory", candidates=elsewhere, accept_length=length, doubt=doubt, settle_by=("version", "draft_tokens")
     )
+
+
+def _other_formulas(printed: _Printed, shape: DraftShape) -> str:
+    """Meanings that no engine prints and people work out, such as the acceptance of each draft given those before."""
+    length, rate = printed.length, printed.rate
+    if length is None or rate is None or length.value < 1.0:
+        return ""
+    fitting = []
+    for formula in (RateFormula.CHAIN_ALPHA, RateFormula.SHARE_OF_OUTPUT):
+        if formula.is_defined_for(shape):
+            low, high = (formula.rate(max(1.0, length.value + side * length.half_width), shape) for side in (-1, 1))
+            if low - rate.half_width <= rate.value <= high + rate.half_width:
+                fitting.append(formula.value)
+    return " or ".join(fitting)
 
 
 def _names(row: Definition) -> str:

@@ -219,3 +219,18 @@ def test_what_a_release_prints_is_read_back(slots: int, filled: float, is_new: b
     reading = read(f"{length:.2f}", f"{formula.rate(length, shape):.2f}", (slots - 1, 1, slots))
     assert formula in reading.formulas
     assert length_of(reading) == pytest.approx(length, abs=0.0101)
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "meaning"),
+    [
+        ("2.53", "0.70", "acceptance of each draft given the ones before"),
+        ("2.50", "0.60", "(length - 1) / length"),
+        ("2.53", "0.90", ""),
+    ],
+)
+def test_a_pair_that_somebody_worked_out_is_named(length: str, rate: str, meaning: str) -> None:
+    reading = read(length, rate, flags=(None, None, 3), version="0.11.0", engine="vllm")
+    assert reading.status == "contradictory"
+    assert meaning in reading.doubt
+    assert ("no rate of this engine" in reading.doubt) == bool(meaning)
