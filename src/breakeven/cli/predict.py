@@ -46,7 +46,7 @@ def predict(
     ] = None,
     from_table: Annotated[
         Path | None,
-        typer.Option(help="Table with measured rows (YAML or CSV): predicts rows without a speedup.", rich_help_panel=ROWS),
+        typer.Option(help="Table with measured rows: predicts rows without a speedup.", rich_help_panel=ROWS),
     ] = None,
     plain_speed: Annotated[
         float | None,

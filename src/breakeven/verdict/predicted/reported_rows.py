@@ -15,7 +15,7 @@ __all__ = ["load_rows"]
 
 
 def load_rows(path: Path) -> tuple[str, tuple[TableRow, ...], float]:
-    """Title, rows and threshold of a table of speedups (CSV) or of a reported table (YAML or CSV).
+    """Title, rows and threshold of a table of speedups (CSV) or of a reported table.
 
     Raises:
         ReportedError: the file is neither, or something in it is refused.

@@ -1,4 +1,4 @@
-"""Judging figures that somebody reported, without raw samples: a table in YAML or CSV in, a `Result` of kind "reported" out.
+"""Judging figures that somebody reported, without raw samples: a table in, a `Result` of kind "reported" out.
 
 `schema` and `files` read the table, `arms` gathers its rows, `readings` and `admission` say what the figures mean, `comparing` does
 the arithmetic, `findings`, `missing`, `conclusions`, `sweeps` and `deciding` put it into words, `judge` assembles the result.

@@ -31,7 +31,7 @@ __all__ = ["judge_reported", "judge_table"]
 
 
 def judge_reported(path: Path) -> Result:
-    """Read `path` (YAML or CSV) and judge it. Raises ReportedError for a table that cannot be read or contradicts itself."""
+    """Read `path` and judge it. Raises ReportedError for a table that cannot be read or contradicts itself."""
     table = load_table(path)
     try:
         return judge_table(table, title=path.stem)
