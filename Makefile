@@ -2,6 +2,7 @@
 # make test   set everything up, then lint, types, unit, integration and end-to-end tests
 # make check  lint, types and unit tests only
 # make engines  build the environments of the real vLLM and the real SGLang (CPU) for the integration tests: 3 GB each, once
+# make gpu    every test that needs a GPU, for a machine with one (elsewhere they say that they were skipped)
 # make doctor-truth  record what the real engines do with broken drafters (half an hour on a CPU)
 # make clean  remove what the above made in this folder (the fetched model stays in its cache)
 
@@ -22,7 +23,7 @@ export OMP_WAIT_POLICY := passive
 VLLM_VENV ?= .venv-vllm
 SGLANG_VENV ?= .venv-sglang
 
-.PHONY: doctor-truth demo test check lint types unit integration engines browser clean
+.PHONY: doctor-truth demo test check lint types unit gpu integration engines browser clean
 
 demo: $(VENV)/.demo-ready
 	@$(bin)/breakeven fetch smollm2-135m-instruct
@@ -42,6 +43,9 @@ types: $(VENV)/.dev-ready
 
 unit: $(VENV)/.dev-ready
 	$(bin)/pytest tests/unit -m "not slow" --numprocesses auto --dist worksteal
+
+gpu: $(VENV)/.dev-ready
+	$(bin)/pytest tests -m gpu
 
 integration: $(VENV)/.dev-ready engines browser
 	$(bin)/breakeven fetch smollm2-135m-instruct

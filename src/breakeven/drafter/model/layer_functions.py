@@ -17,7 +17,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def rotary_tables(config: LlamaConfig, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """cos and sin [T, 1, D] of `positions` [T], worked out in float32; the sign of the rotated half is folded into sin."""
-    frequencies = inverse_frequencies(config.rope_scaling, config.head_dim, config.rope_theta).to(positions.device)
+    frequencies = inverse_frequencies(config.rope_scaling, config.head_dim, config.rope_theta)
+    if positions.is_cuda:
+        frequencies = frequencies.pin_memory()  # a plain copy waits for all that is queued, once a capture
+    frequencies = frequencies.to(positions.device, non_blocking=True)
     angles = positions[:, None, None].float() * frequencies
     cos, sin = (rope_magnitude(config.rope_scaling) * table for table in (angles.cos(), angles.sin()))
     return torch.cat([cos, cos], dim=-1).to(dtype), torch.cat([-sin, sin], dim=-1).to(dtype)

@@ -1,14 +1,16 @@
-"""The packed forward against the plain one, uncompiled on a CPU; compiled kernels are compared where they run."""
+"""The packed forward against the plain one: uncompiled, compiled for a CPU, and on a GPU where there is one."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from breakeven.checkpoints.folder import open_folder
 from breakeven.drafter.capture import llama_backend
 from breakeven.drafter.capture.llama_backend import LlamaBackend
 from breakeven.drafter.capture.packed_forward import PackedForward, departure
+from breakeven.drafter.capture.sample_mask import BLOCK, block_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
@@ -28,15 +30,75 @@ def made_up(lengths, seed=0):
     return token_ids, [0, *torch.tensor(lengths).cumsum(0).tolist()]
 
 
+def assert_rows_equal(found, expected, within=1e-5):
+    """To a share of each row's length."""
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.shape == theirs.shape
+        assert float(((mine - theirs).norm(dim=-1) / theirs.norm(dim=-1)).max()) < within
+
+
 @pytest.mark.parametrize("overrides", [{}, {"num_key_value_heads": 4}, {"tie_word_embeddings": False, "rope_theta": 5e5}])
-@pytest.mark.parametrize("lengths", [[256], [100, 3, 120, 1], [250]])
+@pytest.mark.parametrize("lengths", [[256], [100, 3, 120, 1], [250], [1] * 200, [128, 128], [129, 127], [5]])
 def test_equal_to_the_plain_forward(make_backend, overrides, lengths):
     backend = make_backend(**overrides)
     token_ids, starts = made_up(lengths)
     expected = backend.states(token_ids, starts, LAYERS)
     found = PackedForward(backend._config, backend._weights, 256, compiled=False).states(token_ids, starts, LAYERS)
+    assert_rows_equal(found, expected)
+
+
+# after the first, every batch must meet kernels that are there
+BATCHES = ([100, 3, 120, 1], [256], [250], [1] * 200, [128, 128], [129, 127], [7] * 30)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses what torch deprecates
+def test_compiled_it_is_equal_too_and_no_batch_compiles_again(make_backend, monkeypatch):
+    backend = make_backend(hidden_size=64, head_dim=16)
+    packed = PackedForward(backend._config, backend._weights, 256, compiled=True)
+    for number, lengths in enumerate(BATCHES):
+        token_ids, starts = made_up(lengths, seed=number)
+        assert_rows_equal(packed.states(token_ids, starts, LAYERS), backend.states(token_ids, starts, LAYERS), within=1e-4)
+        monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_a_gpu_it_is_taken_and_equal_and_the_host_waits_for_nothing(make_target, monkeypatch, dtype):
+    folder = open_folder(make_target(hidden_size=256, head_dim=64))
+    backend = LlamaBackend.from_folder(folder, device=torch.device("cuda"), dtype=dtype)
+    batches = [(token_ids.cuda(), starts) for token_ids, starts in (made_up(lengths) for lengths in BATCHES)]
+    expected = [backend.states(*batch, LAYERS) for batch in batches]
+    assert backend.compile_for(256) == ()
+    monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = [backend._packed.states(*batch, LAYERS) for batch in batches]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
     for mine, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+        assert departure(mine, theirs) is None
+
+
+class Largest(TorchDispatchMode):
+    """How many elements the largest tensor has that is made."""
+
+    num_elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.num_elements = max(self.num_elements, made.untyped_storage().nbytes() // made.element_size())
+        return made
+
+
+def test_the_mask_is_never_made_row_by_row():
+    num_rows = 16_384
+    starts = torch.arange(0, num_rows + 1, 64).numpy()
+    with Largest() as largest:
+        mask = block_mask(torch.arange(num_rows, dtype=torch.int32) // 64, starts)
+    assert mask.shape[-2:] == (num_rows, num_rows)
+    assert largest.num_elements <= 2 * (num_rows // BLOCK) * (num_rows // BLOCK + 1)
 
 
 def test_it_is_taken_once_it_agrees_and_only_for_captures_of_its_size(make_backend, monkeypatch):

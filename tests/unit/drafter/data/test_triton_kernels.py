@@ -7,10 +7,9 @@ import torch
 
 from breakeven.drafter.data.generation import generate
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+pytestmark = pytest.mark.gpu
 
 
-@needs_gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_kernels_equal_the_plain_functions(make_target, load_target, dtype):
     from breakeven.drafter.data.triton_kernels import check
@@ -19,7 +18,6 @@ def test_kernels_equal_the_plain_functions(make_target, load_target, dtype):
     check(config, dtype, torch.device("cuda"))
 
 
-@needs_gpu
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("compile_from", [1, 10**9])
 def test_graphs_and_kernels_change_no_answer(make_target, monkeypatch, caplog, temperature, compile_from):

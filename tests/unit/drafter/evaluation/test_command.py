@@ -51,6 +51,15 @@ def test_held_out_prompts_are_judged_and_training_prompts_are_not(talking_target
     assert "outside the draft vocabulary" in shown
 
 
+@pytest.mark.gpu
+def test_a_gpu_counts_what_a_cpu_does(talking_target, make_head, prompts):
+    """In float32, where only a near-tie could differ; the three prompts have none."""
+    options = ("--target", talking_target, "--draft", make_head(**VOCAB), "--prompts", prompts, "--max-tokens", 12, "--json")
+    on_cpu, on_gpu = (json.loads(run(*options, "--device", device)) for device in ("cpu", "cuda"))
+    assert on_gpu["overall"] == on_cpu["overall"]
+    assert on_gpu["by_kind"] == on_cpu["by_kind"]
+
+
 def test_without_a_file_there_are_prompts_of_our_own(talking_target, make_head, monkeypatch):
     monkeypatch.setattr("breakeven.loadgen.prompts.builtin_prompts", lambda: ())
     stated = run("--target", talking_target, "--draft", make_head(**VOCAB), "--max-tokens", 8, "--json")

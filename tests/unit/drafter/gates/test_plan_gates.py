@@ -83,6 +83,16 @@ def test_what_must_hold_before_a_training(workplace):
         assert "gate pilot, stage training" in str(done.exception)
 
 
+@pytest.mark.gpu
+def test_what_must_hold_before_a_training_holds_on_a_gpu(workplace):
+    """In float32: in bfloat16 a tiny random target strays further from transformers than a real one may."""
+    write_plan(gates=PILOT | {"pilot_samples": 0}, device="cuda", precision="float32")
+    done = invoke(*EXAMPLES[0], "--json")
+    report = GatesReport.model_validate_json(done.stdout)
+    assert [gate.gate for gate in report.gates[:4]] == ["data", "capture", "objective", "saving"], done.output
+    assert [gate.outcome for gate in report.gates] == ["passed"] * len(report.gates), done.output
+
+
 def test_data_of_another_template_stop_a_training_before_it_begins(workplace):
     """Ids that were made with another template, in a file that was made for this target."""
     lines = Path("train.jsonl").read_text().splitlines()

@@ -20,6 +20,17 @@ def objective(make_module):
     return FastObjective(module, target_head, 3, torch.float32, Kernels())
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("overrides", [{}, {"fc_norm": True, "norm_output": True}])
+def test_on_a_gpu_everything_is_compiled_and_agrees(make_module, dtype, overrides):
+    module, target_head = make_module(hidden_size=128, head_dim=64, **overrides)
+    objective = FastObjective(module.cuda(), target_head, 3, dtype, Kernels())
+    chosen = choose_kernels(objective, 512, 100)
+    assert chosen.compiled
+    assert chosen.notes == ()
+
+
 def test_without_a_gpu_nothing_is_compiled_and_that_is_said(objective):
     chosen = choose_kernels(objective, 128, 40)
     assert not chosen.compiled

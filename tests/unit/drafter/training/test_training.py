@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from breakeven.checkpoints.folder import open_folder
@@ -94,6 +95,30 @@ def test_a_training_that_goes_on_says_so_and_another_plan_is_refused_before_the_
     monkeypatch.setattr(training, "open_parts", lambda *_: pytest.fail("opened before the plan was compared"))
     with pytest.raises(PlanError, match=r"seed: 0 -> 5"):
         CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_on_a_gpu_a_run_that_was_stopped_goes_on_as_if_it_had_not(workplace, compiled, kind):
+    """And nothing that was asked for is given up."""
+    common = {"device": "cuda", "compiled": compiled, "keep_states": "never", "max_steps": 6, "keep_checkpoints": 9}
+    common["evaluation"] = {"every": 0, "num_prompts": 2, "max_answer_tokens": 8}
+    common["optimiser"] = PLAN["optimiser"] | {"kind": kind}
+    for out in ("whole", "parts"):
+        write_plan(out=out, **common)
+        result = json.loads(run("train", "train.yaml", "--json"))
+        assert not [note for note in result["notes"] if "not used" in note]
+        if out == "parts":
+            # as a kill after step 2 leaves it
+            for step in (4, 6):
+                shutil.rmtree(f"parts/checkpoints/step-{step:08d}", ignore_errors=True)
+            shutil.rmtree("parts/best", ignore_errors=True)
+            assert [path.name for path in Path("parts/checkpoints").iterdir()] == ["step-00000002"]
+            run("train", "train.yaml")
+    mine, theirs = (load_file(f"{out}/checkpoints/step-00000006/tensors.safetensors") for out in ("parts", "whole"))
+    assert mine.keys() == theirs.keys()
+    assert [name for name, tensor in theirs.items() if not torch.equal(mine[name], tensor)] == []
 
 
 def test_a_trained_head_can_be_gone_on_from(workplace):
