@@ -261,6 +261,11 @@ def a_switch_that_is_gone(it: Deployment) -> None:
 
 
 @breaks("speculative-key-refused")
+def flags_of_the_first_engine(it: Deployment) -> None:
+    it.engine_version, it.launch = "0.33.0", f"{VLLM} --speculative-model x --num-speculative-tokens 3"
+
+
+@breaks("speculative-key-refused")
 def parallel_size_inside_the_json(it: Deployment) -> None:
     it.engine_version, it.launch = "0.26.0", VLLM.replace('"method"', '"tensor_parallel_size": 1, "method"')
 
