@@ -43,6 +43,7 @@ ENV = {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(STAND_INS), "OMP_NUM_THRE
 FLAGS = ["--device", "cpu", "--disable-overlap-schedule", "--skip-server-warmup", "--max-total-tokens", "8192"]
 FLAGS += ["--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"]
 LAUNCHED = {"extra_flags": FLAGS, "env": ENV}
+SHIPPED = Path(__file__).parents[3] / "models" / "smollm2-135m-eagle3"
 START_TIMEOUT_S = 600.0
 DEAD_WITHIN_S = 10.0
 NUM_DRAFTS = 3
@@ -102,6 +103,12 @@ def measured(sglang_environment: Path, tmp_path_factory: pytest.TempPathFactory)
         "eagle3": {**LAUNCHED, "speculation": eagle3},
         "forced": {**LAUNCHED, "speculation": {**eagle3, "forced_accept_length": ORDERED_LENGTH}},
         "eagle3-local": {"engine": "local", "speculation": eagle3},
+        "scheduled": {
+            # with a schedule SGLang records graphs even on a CPU, unless it is told not to
+            "extra_flags": [*FLAGS, "--disable-cuda-graph"],
+            "env": ENV,
+            "speculation": {**eagle3, "drafter": str(SHIPPED), "schedule": [[1, 1, NUM_DRAFTS], [2, 64, 1]]},
+        },
     }
     if shutil.which("c++"):  # SGLang compiles its n-gram tables when it starts, with the ninja of its environment
         tools = {"PATH": f"{sglang_environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}
@@ -159,6 +166,25 @@ def test_acceptance_follows_the_order(measured: Measured) -> None:
     assert arm["forced_accept_length"] == ORDERED_LENGTH
 
 
+def test_the_number_of_drafts_follows_the_batch(measured: Measured) -> None:
+    """One draft for two requests, three for one that is alone while the other ended. SGLang's own count takes three for all."""
+    log = next((measured.folder / "logs").glob("scheduled*.log")).read_text(errors="replace")
+    assert "Switch adaptive runtime state: steps 3 -> 1" in log
+    assert measured.record.facts["scheduled"]["drafts_follow_batch"] is True
+    (trial,) = (trial for trial in measured.record.trials if trial.arm == "scheduled" and trial.valid)
+    reports = [sample.speculation for sample in trial.samples if sample.speculation]
+    assert reports
+    assert all(report["spec_num_proposed_drafts"] == NUM_DRAFTS * int(str(report["spec_verify_ct"])) for report in reports)
+
+    assert 1.2 < measured.accept_length("scheduled") < 2.1
+    shown = measured.acceptance("scheduled")
+    assert (shown["draft_acceptance"], shown["drafted_share"], shown["per_round_length"]) == (None, None, None)
+    assert isinstance(shown["joint"], list)
+    assert len(shown["joint"]) == 1
+    told = [finding for finding in measured.result["findings"] if finding["code"] == "drafts-not-counted"]
+    assert [finding["severity"] for finding in told] == ["info"]
+
+
 @pytest.mark.skipif(shutil.which("c++") is None, reason="SGLang compiles its n-gram tables with c++, which is not here")
 def test_n_grams_are_drafted_from_the_text(measured: Measured) -> None:
     assert 1.0 <= measured.accept_length("ngram") <= 1 + NUM_DRAFTS
@@ -178,7 +204,7 @@ def test_settings_are_read_back_from_the_server(measured: Measured) -> None:
 
 
 def test_stand_in_kernels_are_told_in_every_form_of_the_report(measured: Measured) -> None:
-    launched = {"plain", "eagle3", "forced", "ngram"} & {arm.name for arm in measured.record.arms}
+    launched = {"plain", "eagle3", "forced", "scheduled", "ngram"} & {arm.name for arm in measured.record.arms}
     for name in launched:
         assert str(STAND_INS) in str(measured.record.facts[name]["unreleased_kernels"])
     told = [finding for finding in measured.result["findings"] if finding["code"] == "unreleased-kernels"]
