@@ -5,7 +5,8 @@
 Every deployment is measured twice by the product's own runner on the fake engine: as `curve:` does it, and as a full grid, where
 each number of drafts is measured at both accepted lengths until the same precision is reached. Prints a Markdown table and exits
 with 1 where a floor is missed: at most a third of the grid's time (a half where there is a cliff to find), and 95 % intervals that
-hold the truth at 93 % of points or more.
+hold the truth at 93 % of measured points and of those read off, or more. A staircase, which the readings between points do not
+allow for, is shown without floors.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from breakeven.experiment.summary import RunSummary
 BATCHES = (1, 4, 16, 64)
 DRAFTS = (1, 2, 3, 4, 5, 6, 7)
 PRECISION = 0.05
-# a production server: a minute to load, half a minute a window
+LEAST_HELD = 0.93
+# a production server: a minute to load, half a minute a window; its steps are long so that there are few answers to simulate
+STEP_S = 0.2
 LAUNCH_S, WARMUP_S, WINDOW_S = 60.0, 5.0, 30.0
 
 
@@ -56,15 +59,52 @@ def bending(batch: int, k: int) -> float:
     return 1.0 + 0.06 * k + 0.9 * (1.0 - math.exp(-0.25 * k)) * math.exp(-((math.log2(batch) - 3.0) ** 2) / 8.0)
 
 
+def early_cliff(batch: int, k: int) -> float:
+    """A cliff by half at 64 tokens."""
+    return straight(batch, k) * (1.5 if batch * (k + 1) > 64 else 1.0)
+
+
+def one_batch(batch: int, k: int) -> float:
+    """Experts woken at once, and at batch 16 only."""
+    return straight(batch, k) + (0.5 * (1.0 - math.exp(-0.7 * k)) if batch == 16 else 0.0)
+
+
+def small_step(batch: int, k: int) -> float:
+    """A step of a tenth above 4 drafts, as hard to see as can be."""
+    return straight(batch, k) + (0.1 * straight(batch, 4) if k > 4 else 0.0)
+
+
+def steepening(batch: int, k: int) -> float:
+    """Arithmetic begins to cost more than memory at 96 tokens."""
+    return 1.0 + 0.07 * k + max(0.0, batch * (k + 1) - 96) / 150
+
+
+def staircase(batch: int, k: int) -> float:
+    """Tokens padded to the next power of two: a step at every doubling."""
+    return 1.0 + 0.05 * k + 0.002 * 2.0 ** math.ceil(math.log2(batch * (k + 1)))
+
+
+# what each may take of the grid's time; None: nothing is asked, because no such curve is allowed for
+DEPLOYMENTS: dict[Callable[[int, int], float], float | None] = {
+    straight: 1 / 3,
+    cliff: 1 / 2,
+    bending: 1 / 3,
+    early_cliff: 1 / 2,
+    one_batch: 1 / 3,
+    small_step: 1 / 3,
+    steepening: 1 / 3,
+    staircase: None,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     seconds: float
-    num_launches: int
     surface: MeasuredSurface
 
 
 def plan_of(truth: Callable[[int, int], float], launch_sd: float, seed: int) -> Plan:
-    noise = {"launch_sd": launch_sd, "drift_sd": 0.005, "drift_correlation": 0.5}
+    noise = {"launch_sd": launch_sd, "drift_sd": 0.005, "drift_correlation": 0.5, "step_s": STEP_S}
     simulation = {k: {"cost_ratio": {b: truth(b, k) for b in BATCHES}, **noise} for k in DRAFTS}
     return Plan.model_validate(
         {
@@ -112,7 +152,6 @@ def measure(plan: Plan, choose: Callable[[RunRecord], Iterable[tuple[str, str]]]
     run = RunSummary(record)
     return Measured(
         seconds=launches * LAUNCH_S + len(record.trials) * (WARMUP_S + WINDOW_S),
-        num_launches=launches,
         surface=surface_of(run, measure_costs(run), "eagle3"),
     )
 
@@ -135,38 +174,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=40)
     num_runs = parser.parse_args().runs
-    columns = ("deployment", "launch s.d.", "time", "launches", "points held", "measured / read off", "half width", "grid's", "")
+    columns = ("deployment", "launch s.d.", "time", "seconds", "held, measured / read off", "half width", "grid's", "precise", "")
     print(f"| {' | '.join(columns)} |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(f"|{'---|' * len(columns)}")
     missed = 0
-    for truth, most_time in ((straight, 1 / 3), (cliff, 1 / 2), (bending, 1 / 3)):
+    for truth, most_time in DEPLOYMENTS.items():
         for launch_sd in (0.01, 0.02):
-            shares, held, held_measured, held_between, widths, grid_widths, launches = [], [], [], [], [], [], []
+            shares, seconds, found, grid_widths = [], [], [], []
             for seed in range(num_runs):
                 plan = plan_of(truth, launch_sd, seed)
                 chosen = measure(plan, partial(still_wanted, curve=plan.curve))
                 grid = measure(plan, full_grid)
                 shares.append(chosen.seconds / grid.seconds)
-                launches.append(chosen.num_launches)
-                found = points(chosen.surface, truth)
-                held += [holds for holds, _, _ in found]
-                held_measured += [holds for holds, _, was in found if was]
-                held_between += [holds for holds, _, was in found if not was]
-                widths += [width for _, width, _ in found]
+                seconds.append(chosen.seconds)
+                found += points(chosen.surface, truth)
                 grid_widths += [width for _, width, _ in points(grid.surface, truth)]
-            share, holding = statistics.fmean(shares), statistics.fmean(held)
-            ok = holding >= 0.93 and share <= most_time
+            measured = [holds for holds, _, was in found if was]
+            read_off = [holds for holds, _, was in found if not was]
+            holding = min(statistics.fmean(part) for part in (measured, read_off) if part)
+            ok = most_time is None or (holding >= LEAST_HELD and statistics.fmean(shares) <= most_time)
             missed += not ok
             cells = (
                 (truth.__doc__ or "").strip().rstrip("."),
                 f"{launch_sd:.0%}",
-                f"{share:.2f}",
-                f"{statistics.fmean(launches):.0f}",
-                f"{holding:.1%}",
-                f"{_share(held_measured)} / {_share(held_between)}",
-                f"{statistics.median(widths):.1%}",
+                f"{statistics.fmean(shares):.3f}",
+                f"{statistics.fmean(seconds):.0f}",
+                f"{_share(measured)} / {_share(read_off)}",
+                f"{statistics.median(width for _, width, _ in found):.1%}",
                 f"{statistics.median(grid_widths):.1%}",
-                "ok" if ok else "MISSED",
+                f"{statistics.fmean(width <= PRECISION for _, width, _ in found):.0%}",
+                "no floor" if most_time is None else "ok" if ok else "MISSED",
             )
             print(f"| {' | '.join(cells)} |", flush=True)
     return 1 if missed else 0

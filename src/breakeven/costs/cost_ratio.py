@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from breakeven.stats.intervals import Estimate, block_interval
 
-__all__ = ["DISAGREEMENT", "IMPOSSIBLE_BELOW", "CostRatio", "is_impossible", "pool"]
+__all__ = ["DISAGREEMENT", "IMPOSSIBLE_BELOW", "CostRatio", "alike", "is_impossible", "pool"]
 
 # a round verifies more than a plain step does, so it cannot be cheaper; 3 % is left to measurement
 IMPOSSIBLE_BELOW = 0.97
@@ -23,6 +23,8 @@ IMPOSSIBLE_BELOW = 0.97
 # there are many pairs to look at
 DISAGREEMENT = 0.05
 _PAIR_ALPHA = 0.01
+# one-sided 95 % of the normal distribution, for each of the two tests that show arms alike
+_ALIKE_QUANTILE = 1.645
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +74,32 @@ def is_impossible(log_cost: Estimate) -> bool:
     return log_cost.usable and log_cost.high < math.log(IMPOSSIBLE_BELOW)
 
 
+def alike(one: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]], *, spread: float, enough_blocks: int) -> bool:
+    """Whether two arms' log c, by block, differ by less than `DISAGREEMENT`: shown so, or seen so in `enough_blocks`.
+
+    Shown, from two blocks on: two one-sided tests at 5 % (Schuirmann, J. Pharmacokin. Biopharm. 15, 1987). The s.d. of a difference
+    is `spread`, the one that many points show together, or the pair's own where that is larger.
+    """
+    differences = _differences(one, other)
+    if not differences or not all(math.isfinite(value) for value in differences):
+        return False
+    apart, error = abs(statistics.fmean(differences)), 0.0
+    if len(differences) < enough_blocks:
+        if len(differences) < 2:
+            return False
+        error = max(spread, statistics.stdev(differences)) / math.sqrt(len(differences))
+    return apart + _ALIKE_QUANTILE * error < math.log1p(DISAGREEMENT)
+
+
+def _differences(one: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]]) -> list[float]:
+    return [statistics.median(one[block]) - statistics.median(other[block]) for block in sorted(one.keys() & other.keys())]
+
+
 def _disagreeing(by_arm: Mapping[str, Mapping[int, Sequence[float]]], assumed_sd: float) -> tuple[str, str] | None:
     """The two arms that differ most, if that is beyond noise; compared block by block, where the baseline cancels."""
     worst, found = math.log1p(DISAGREEMENT), None
     for one, other in itertools.combinations(by_arm, 2):
-        differences = [
-            [statistics.median(by_arm[one][block]) - statistics.median(by_arm[other][block])]
-            for block in sorted(by_arm[one].keys() & by_arm[other].keys())
-        ]
+        differences = [[value] for value in _differences(by_arm[one], by_arm[other])]
         difference = block_interval(differences, assumed_sd=assumed_sd, alpha=_PAIR_ALPHA)
         if difference.usable and difference.low * difference.high > 0 and abs(difference.value) > worst:
             worst, found = abs(difference.value), (one, other)

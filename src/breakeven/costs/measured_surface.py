@@ -6,10 +6,11 @@ believed beyond evidence:
 
 - More drafts never make a round cheaper, so c between two neighbours lies between their bounds. Where no third point has tested
   the line, that bracket is the interval.
-- Where a stretch has a measured point beyond either of its ends, that end's distance from the line of its own neighbours tells how
-  large a jump the stretch could hide, and the interval is widened by it.
-- A jump (a batch that no longer fits a recorded graph) shows as such a distance, so it widens intervals until more points are
-  measured around it; it is never smoothed over.
+- Where there are further points at the same batch, c may have one jump (a batch that no longer fits a recorded graph), or bend one
+  way throughout (experts that more tokens wake, arithmetic that begins to cost more than memory). The interval holds every such
+  curve through the measured points (`MeasuredSurface.shapes`), and their noise.
+- A jump makes a stretch steeper than the others, so it widens the interval there until more points are measured around it; it is
+  never smoothed over. What two jumps of the same size would do in two stretches at once is not covered.
 
 Between batches nothing is interpolated: c rises and falls with the batch, and no bound is known.
 """
@@ -17,6 +18,7 @@ Between batches nothing is interpolated: c rises and falls with the batch, and n
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -27,6 +29,13 @@ __all__ = ["Jump", "MeasuredSurface", "half_width"]
 # A stretch is a jump where c surely rises by this share of itself, and per draft by this many times as much as elsewhere there.
 _JUMP_RISE = 0.2
 _JUMP_SLOPES = 3.0
+_ROUNDING = 1e-9
+# Of an interval of c about half the variance comes from the plain launches, which points at one batch share.
+_OWN_VARIANCE = 0.5
+# The noise of a jump of which nothing is seen counts by half: it is put together from three points or more, whose spreads together
+# are known better than the Student quantiles of each assume (with three launches each 0.57 times as long), and c can be off at one
+# edge only. It counts in full where as large a jump as that is seen.
+_JUMP_NOISE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +103,40 @@ class MeasuredSurface:
         return (below[-1], above[0]) if below and above else None
 
     def hidden_jump(self, batch: int, before: int, after: int) -> float | None:
-        """The largest jump of c that could lie between two neighbouring measured points unseen; None where nothing tests it.
+        """The jump of c that could lie between two neighbouring measured points unseen; None where nothing tests it.
 
-        A jump J somewhere between `before` and `after` moves an end that has a further neighbour off the line through its two
-        neighbours by J times the share of that line on the other side. Each end that has one so gives an upper bound (noise is
-        part of it, which errs towards wider intervals), and both must hold.
+        On a line with one jump, every stretch without it rises by the same for each draft, so the jump is what this stretch rises
+        by beyond that. It is compared with the stretch most like it, because the steepest other may be the one with the jump; where
+        that is the steeper of the two, there is none here.
         """
-        bounds = []
-        for left, centre, right in _triples(self.drafts(batch)):
-            if (left, centre) == (before, after) or (centre, right) == (before, after):
-                other_side = right - centre if centre == after else centre - left
-                line = _line(self.measured[batch, left], self.measured[batch, right], left, right, centre)
-                bounds.append(abs(self.measured[batch, centre].value - line) * (right - left) / other_side)
-        return min(bounds, default=None)
+        compared = self._most_alike(batch, before, after)
+        return None if compared is None else max(0.0, compared[1] * (after - before))
+
+    def shapes(self, batch: int, num_draft_tokens: int) -> tuple[float, float] | None:
+        """The lowest and the highest c that a line with one jump, or a curve bent one way, could have at a number not measured.
+
+        None where no third point tests the stretch it lies in. The measured values are taken as they are: noise is no part of this.
+
+        A jump before `num_draft_tokens` puts c on a line that ends at the upper neighbour, one after it on a line that begins at
+        the lower. A curve that flattens lies above the line between the neighbours and below every other stretch carried on to
+        here; one that steepens, the reverse. A bend that the measured points rule out is left out.
+        """
+        neighbours = self.neighbours(batch, num_draft_tokens)
+        jump = None if neighbours is None else self.hidden_jump(batch, *neighbours)
+        if neighbours is None or jump is None:
+            return None
+        before, after = neighbours
+        lower, upper = self.measured[batch, before].value, self.measured[batch, after].value
+        share = (num_draft_tokens - before) / (after - before)
+        line = lower + share * (upper - lower)
+        carried_on = [
+            lower + slope * (num_draft_tokens - before) if stretch[1] <= before else upper - slope * (after - num_draft_tokens)
+            for stretch, slope in self._others(batch, before, after)
+        ]
+        flattens, steepens = self._bends(batch)
+        low = min(line - share * jump, max(carried_on) if steepens else line)
+        high = max(line + (1.0 - share) * jump, min(carried_on) if flattens else line)
+        return max(low, min(lower, line)), min(high, max(upper, line))
 
     def jumps(self) -> tuple[Jump, ...]:
         """Stretches that are no line: their rise, even from the upper bound before to the lower bound after, stands out.
@@ -118,7 +148,7 @@ class MeasuredSurface:
             stretches = list(itertools.pairwise(self.drafts(batch)))
             for before, after in stretches:
                 first, second = self.measured[batch, before], self.measured[batch, after]
-                others = [self._slope(batch, *stretch) for stretch in stretches if stretch != (before, after)]
+                others = [slope for _, slope in self._others(batch, before, after)]
                 if not others:
                     continue
                 sure = second.low - first.high
@@ -129,18 +159,66 @@ class MeasuredSurface:
     def _slope(self, batch: int, before: int, after: int) -> float:
         return (self.measured[batch, after].value - self.measured[batch, before].value) / (after - before)
 
+    def _others(self, batch: int, before: int, after: int) -> list[tuple[tuple[int, int], float]]:
+        """Every other stretch at this batch, with what c rises by there for each draft."""
+        stretches = itertools.pairwise(self.drafts(batch))
+        return [(stretch, self._slope(batch, *stretch)) for stretch in stretches if stretch != (before, after)]
+
+    def _most_alike(self, batch: int, before: int, after: int) -> tuple[tuple[int, int], float] | None:
+        """The other stretch whose steepness is nearest to this one's, and by how much this one is steeper."""
+        own = self._slope(batch, before, after)
+        steeper = [(stretch, own - slope) for stretch, slope in self._others(batch, before, after)]
+        return min(steeper, key=lambda found: abs(found[1]), default=None)
+
+    def _bends(self, batch: int) -> tuple[bool, bool]:
+        """Whether c could flatten throughout with more drafts, and whether it could steepen throughout, as far as noise tells."""
+        flattens = steepens = True
+        for left, centre, right in _triples(self.drafts(batch)):
+            share = (centre - left) / (right - left)
+            off = self.measured[batch, centre].value - _line(
+                self.measured[batch, left], self.measured[batch, right], left, right, centre
+            )
+            noise = self._own_noise(batch, {left: share - 1.0, centre: 1.0, right: -share})
+            noise += _ROUNDING * self.measured[batch, centre].value
+            flattens, steepens = flattens and off > -noise, steepens and off < noise
+        return flattens, steepens
+
+    def _own_noise(self, batch: int, weights: Mapping[int, float]) -> float:
+        """Half width of a weighted sum of c at one batch by what each point's own launches do, the shared plain ones left out."""
+        return math.sqrt(_OWN_VARIANCE) * math.hypot(*(weight * _reach(self.measured[batch, k]) for k, weight in weights.items()))
+
+    def _jump_noise(self, batch: int, before: int, after: int) -> float:
+        """Half width of `hidden_jump` before it is cut off at zero."""
+        compared = self._most_alike(batch, before, after)
+        assert compared is not None
+        (first, second), _ = compared
+        length = (after - before) / (second - first)
+        weights = {before: -1.0, after: 1.0}
+        for k, weight in ((first, length), (second, -length)):
+            weights[k] = weights.get(k, 0.0) + weight
+        return self._own_noise(batch, weights)
+
     def _between(self, batch: int, k: int, before: int, after: int) -> Cost:
         lower, upper = self.measured[batch, before], self.measured[batch, after]
         value = _line(lower, upper, before, after, k)
         bracket_low, bracket_high = min(lower.low, value), max(upper.high, value)
-        jump = self.hidden_jump(batch, before, after)
-        if jump is None:
+        shapes = self.shapes(batch, k)
+        if shapes is None:
             return Cost(value=value, low=bracket_low, high=bracket_high)
         share = (k - before) / (after - before)
+        shared = math.sqrt(1.0 - _OWN_VARIANCE) * ((1.0 - share) * _reach(lower) + share * _reach(upper))
+        noise = math.hypot(shared, self._own_noise(batch, {before: 1.0 - share, after: share}))
+        jump, jump_noise = self.hidden_jump(batch, before, after), self._jump_noise(batch, before, after)
+        if jump_noise:
+            jump_noise *= _JUMP_NOISE + (1.0 - _JUMP_NOISE) * min(1.0, (jump or 0.0) / jump_noise)
         # where the jump lies is not known: before k it lifts c above the line by what is left of the line, after k the reverse
-        low = lower.low + share * (upper.low - lower.low) - share * jump
-        high = lower.high + share * (upper.high - lower.high) + (1.0 - share) * jump
+        low = shapes[0] - math.hypot(noise, share * jump_noise)
+        high = shapes[1] + math.hypot(noise, (1.0 - share) * jump_noise)
         return Cost(value=value, low=max(low, bracket_low), high=min(high, bracket_high))
+
+
+def _reach(cost: Cost) -> float:
+    return (cost.high - cost.low) / 2.0
 
 
 def _line(lower: Cost, upper: Cost, before: int, after: int, k: int) -> float:

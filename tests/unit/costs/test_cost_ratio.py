@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from breakeven.costs.cost_ratio import is_impossible, pool
+from breakeven.costs.cost_ratio import alike, is_impossible, pool
 from breakeven.stats.intervals import block_interval
 
 
@@ -43,3 +43,28 @@ def test_a_cost_wholly_below_one_is_impossible() -> None:
 def test_no_arm_no_cost() -> None:
     with pytest.raises(ValueError, match="at least one arm"):
         pool({}, assumed_sd=0.14)
+
+
+def test_arms_are_alike_once_their_difference_is_surely_small() -> None:
+    half = {0: [0.50], 1: [0.52], 2: [0.48]}
+    low = {0: [0.51], 1: [0.52], 2: [0.49]}
+    two = [{block: values[block] for block in (0, 1)} for values in (half, low)]
+    assert alike(*two, spread=0.01, enough_blocks=3)
+    # a noisy curve shows nothing in two blocks; in as many as were asked for, a small difference is let go
+    assert not alike(*two, spread=0.05, enough_blocks=3)
+    assert alike(half, low, spread=0.05, enough_blocks=3)
+
+
+def test_arms_that_seem_to_differ_are_not_alike_however_often_they_were_measured() -> None:
+    half, low = ({block: [value + 0.01 * block] for block in range(5)} for value in (0.5, 0.57))
+    assert not alike(half, low, spread=0.01, enough_blocks=3)
+
+
+def test_one_block_or_none_in_common_or_a_broken_one_shows_no_likeness() -> None:
+    assert not alike({0: [0.5]}, {0: [0.5]}, spread=0.001, enough_blocks=3)
+    assert not alike({0: [0.5], 1: [0.5]}, {2: [0.5], 3: [0.5]}, spread=0.001, enough_blocks=1)
+    assert not alike({0: [0.5], 1: [math.inf]}, {0: [0.5], 1: [0.5]}, spread=0.001, enough_blocks=1)
+
+
+def test_a_pair_noisier_than_the_rest_needs_more_blocks() -> None:
+    assert not alike({0: [0.5], 1: [0.6]}, {0: [0.6], 1: [0.5]}, spread=0.01, enough_blocks=3)

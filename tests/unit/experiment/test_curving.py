@@ -98,7 +98,7 @@ def test_a_straight_curve_costs_three_numbers_of_drafts_and_a_cliff_is_closed_in
     record = measured(plan, tmp_path / "run")
     run = RunSummary(record)
     surface = surface_of(run, measure_costs(run), "eagle3")
-    assert surface.drafts(1) == (1, 4, 7)
+    assert surface.drafts(1) == (1, 3, 7)
     # 32 x (k + 1) passes 128 between 3 and 4 drafts
     assert {3, 4} <= set(surface.drafts(32))
     for batch in (1, 32):
@@ -108,6 +108,18 @@ def test_a_straight_curve_costs_three_numbers_of_drafts_and_a_cliff_is_closed_in
     names = {arm.name for arm in without_unmeasured(record).arms}
     assert "curve-k3" in names
     assert "curve-k6-low" not in names
+
+
+def test_a_price_that_plainly_does_not_depend_on_what_is_accepted_is_not_asked_for_again(tmp_path: Path) -> None:
+    plan = curve_plan(load=[{"concurrency": 1}])
+    for launch_sd, launches in ((0.002, 2), (0.05, 3)):
+        arms = {
+            name: arm.model_copy(update={"simulation": {**arm.simulation, "launch_sd": launch_sd}})
+            for name, arm in plan.arm_plans.items()
+        }
+        run = RunSummary(measured(plan.model_copy(update={"arm_plans": arms}), tmp_path / str(launches)))
+        assert run.num_launches("curve-k7-low") == launches
+        assert run.num_launches("curve-k7") >= 3
 
 
 def test_the_next_block_depends_on_nothing_but_stored_trials(tmp_path: Path) -> None:
@@ -156,7 +168,7 @@ def test_a_run_cut_short_ends_with_the_trials_of_one_that_was_not(tmp_path: Path
 
 def test_what_is_certain_is_what_a_dry_run_counts() -> None:
     points = certain_points(curve_plan())
-    assert {arm for arm, _ in points} == {"plain", "curve-k1", "curve-k4", "curve-k7", "curve-k7-low"}
+    assert {arm for arm, _ in points} == {"plain", "curve-k1", "curve-k3", "curve-k7", "curve-k7-low"}
     assert len(points) == 10
 
 
@@ -166,7 +178,7 @@ def test_a_price_that_depends_on_what_is_accepted_is_measured_both_ways_everywhe
     arms = dict(plan.arm_plans)
     arms["curve-k7-low"] = arms["curve-k7-low"].model_copy(update={"simulation": dearer})
     record = measured(plan.model_copy(update={"arm_plans": arms}), tmp_path / "run")
-    assert {trial.arm for trial in record.trials} >= {"curve-k1-low", "curve-k4-low", "curve-k7-low"}
+    assert {trial.arm for trial in record.trials} >= {"curve-k1-low", "curve-k3-low", "curve-k7-low"}
     run = RunSummary(record)
     found = measure_costs(run).pooled["eagle3", 7, "c=1"]
     assert found.disagreeing is not None
