@@ -96,6 +96,14 @@ class MeasuredSurface:
             raise UnknownCost(f"{num_drafted} drafts lie beyond those measured at {batch} running requests ({there})")
         return self._between(batch, num_drafted, *neighbours)
 
+    def hides_padding(self, batch: int) -> bool:
+        """Whether each measured number of drafts has twice the tokens a request of the one before.
+
+        An engine that pads its batches to powers of two then shows a line, above which c between the points lies.
+        """
+        tokens = [k + 1 for k in self.drafts(batch)]
+        return len(tokens) > 2 and all(after == 2 * before for before, after in itertools.pairwise(tokens))
+
     def neighbours(self, batch: int, num_draft_tokens: int) -> tuple[int, int] | None:
         """The measured numbers of drafts next below and next above."""
         below = [k for k in self.drafts(batch) if k < num_draft_tokens]

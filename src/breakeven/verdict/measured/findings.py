@@ -17,6 +17,7 @@ from breakeven.verdict.measured.fairness import fairness_findings
 from breakeven.verdict.measured.in_time import out_of_time
 from breakeven.verdict.measured.prediction import GAP_ALPHA
 from breakeven.verdict.measured.schedules import schedule_findings
+from breakeven.verdict.measured.standing import hidden_padding
 from breakeven.verdict.measured.wording import accepted_drafts, figure, interval_of_log, listed, percent
 
 __all__ = ["FLOOR", "dead_drafters", "findings", "has_random_weights", "is_lookup"]
@@ -44,6 +45,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_estimated(case),
         *_costs_disagree(case),
         *_gaps(case),
+        *hidden_padding(case),
         *schedule_findings(case),
         *out_of_time(case),
         *fairness_findings(case),

@@ -10,12 +10,13 @@ from breakeven.costs.surface import Cost, UnknownCost
 from breakeven.experiment.cost_ratios import FULLY_DRAFTED
 from breakeven.experiment.curving import surface_of
 from breakeven.experiment.scheduled_acceptance import off_schedule
+from breakeven.findings import Finding
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.wording import figure, listed, percent
-from breakeven.verdict.predicted.measured_run import jump_text
+from breakeven.verdict.predicted.measured_run import PADDING_HIDDEN, jump_text
 from breakeven.verdict.result import BreakEvenPoint, Cliff, Interval, Side, Standing
 
-__all__ = ["cliffs", "points_between", "standings"]
+__all__ = ["cliffs", "hidden_padding", "points_between", "standings"]
 
 
 def points_between(case: Case) -> tuple[BreakEvenPoint, ...]:
@@ -35,6 +36,21 @@ def cliffs(case: Case) -> tuple[Cliff, ...]:
     return tuple(
         _cliff(method, labels[jump.batch], jump) for method, surface in _surfaces(case).items() for jump in surface.jumps()
     )
+
+
+def hidden_padding(case: Case) -> Iterator[Finding]:
+    for method, surface in _surfaces(case).items():
+        batches = [batch for batch in surface.batches if surface.hides_padding(batch)]
+        if batches:
+            drafts = surface.drafts(batches[0])
+            yield Finding(
+                code="padding-would-not-show",
+                severity="info",
+                confidence="medium",
+                title=f"Break-even lengths of {method} between measured numbers of drafts may be too low",
+                evidence=(f"{listed(map(str, drafts))} drafts were measured: {PADDING_HIDDEN}",),
+                remedy=f"Where they matter, measure a number of drafts between {drafts[-2]} and {drafts[-1]} too (docs/curve.md).",
+            )
 
 
 def standings(case: Case) -> tuple[Standing, ...]:
@@ -99,7 +115,8 @@ def _read_off(method: str, surface: MeasuredSurface, load: str, batch: int, k: i
         num_draft_tokens=k,
         method=method,
         cost_ratio=_interval(surface.cost(batch, k)),
-        basis=f"read off the line between {listed(map(str, surface.neighbours(batch, k) or ()))} drafts",
+        basis=f"read off the line between {listed(map(str, surface.neighbours(batch, k) or ()))} drafts"
+        + (f"; {PADDING_HIDDEN}" if surface.hides_padding(batch) else ""),
     )
 
 

@@ -28,9 +28,14 @@ from breakeven.verdict.predicted.result import (
 )
 from breakeven.verdict.predicted.surfaces import batch_predictions, headline
 
-__all__ = ["jump_text", "measured_surface", "predict_from_run", "schedule_from"]
+__all__ = ["PADDING_HIDDEN", "jump_text", "measured_surface", "predict_from_run", "schedule_from"]
 
 METHODS = ("eagle3", "ngram")
+
+PADDING_HIDDEN = (
+    "each measured number of drafts has twice the tokens of the one before, so an engine that pads to powers of two would show a "
+    "line all the same, and cost more between its points than is read off"
+)
 
 
 def measured_surface(record: RunRecord) -> MeasuredSurface:
@@ -76,6 +81,7 @@ def predict_from_run(
             *_as_given(acceptance),
             *map(jump_text, surface.jumps()),
             "c is measured at its points and read off lines between numbers of drafts; the interval holds what a line may hide",
+            *([f"Doubt: {PADDING_HIDDEN}; measure one number between"] if any(map(surface.hides_padding, surface.batches)) else []),
             "Speedup is that of decoding at a steady batch (docs/equation.md); prefill and queueing are left out",
         ),
     )

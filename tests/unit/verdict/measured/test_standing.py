@@ -10,6 +10,7 @@ import pytest
 from breakeven.engines.base import Arm
 from breakeven.experiment.record import RunRecord
 from breakeven.verdict.judge import judge
+from breakeven.verdict.predicted.measured_run import predict_from_run
 from breakeven.verdict.result import Result, Standing
 
 MakeArm = Callable[..., Arm]
@@ -82,6 +83,19 @@ def test_numbers_in_between_are_read_off_lines_and_say_so(simulate: Simulate, ma
         assert point.cost_ratio.low <= straight(k) <= point.cost_ratio.high
     assert standing(result, "four", "c=1").read_off
     assert not result.cliffs
+
+
+@pytest.mark.parametrize(("measured", "hides"), [((1, 3, 7), True), ((1, 4, 7), False), ((1, 3), False), ((1, 3, 5, 7), False)])
+def test_a_staircase_that_doubles_would_look_like_a_line_and_that_is_said(
+    simulate: Simulate, make_arm: MakeArm, measured: tuple[int, ...], hides: bool
+) -> None:
+    arms = [make_arm("plain", **NOISE)]
+    arms += [make_arm(f"forced-{k}", k, forced=1.5, cost_ratio=straight(k), **NOISE) for k in measured]
+    record = simulate(arms)
+    result = judge(record)
+    assert ("padding-would-not-show" in {finding.code for finding in result.findings}) == hides
+    assert any("powers of two" in point.basis for point in result.break_even_between) == hides
+    assert any("powers of two" in note for note in predict_from_run(record, None, (), (), threshold=0.03).notes) == hides
 
 
 def test_a_cliff_is_named_with_what_to_do(result: Result) -> None:
