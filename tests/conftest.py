@@ -1,13 +1,24 @@
-"""Tests that need a GPU say why they were skipped where there is none.
+"""What all tests need of the machine they run on.
 
-There, what compilers warn of depends on GPU and release, and is shown instead of failing the test.
+Tests that need a GPU say why they were skipped where there is none. On one, what compilers warn of depends on GPU and release, and
+is shown instead of failing the test.
+
+A shell's background jobs and `nohup` switch signals off, which every child inherits and Breakeven respects: so tests that send
+signals switch them on again.
 """
 
 from __future__ import annotations
 
+import signal
 from importlib.util import find_spec
 
 import pytest
+
+
+def pytest_configure() -> None:
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

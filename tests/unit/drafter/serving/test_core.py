@@ -274,8 +274,8 @@ def test_forced_acceptance_makes_up_for_rounds_without_drafts(load):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "ngram", "num_draft_tokens": 3, "forced_accept_length": 4.1}, "expected a drafter and 1 to 4"),
-        ({"method": "ngram", "num_draft_tokens": 3, "forced_accept_length": 0.9}, "expected a drafter and 1 to 4"),
+        ({"method": "ngram", "num_draft_tokens": 3, "forced_accept_length": 4.1}, "with 3 drafts a round; expected 1 to 4"),
+        ({"method": "ngram", "num_draft_tokens": 3, "forced_accept_length": 0.9}, "with 3 drafts a round; expected 1 to 4"),
         ({"forced_accept_length": 2.0}, "expected a drafter"),
         ({"method": "medusa"}, "medusa"),
         ({"method": "ngram", "num_draft_tokens": 0}, "at least 1"),
