@@ -197,6 +197,7 @@ def test_a_signal_before_the_run_is_one_message(number: signal.Signals, tmp_path
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         opened = os.open(plan, os.O_WRONLY)  # returns once the command has the other end
+        time.sleep(0.5)  # until it reads: a signal between the two calls is met only once the read returns
         process.send_signal(number)
         out, told = process.communicate(timeout=60)
         os.close(opened)
