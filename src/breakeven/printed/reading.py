@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -282,10 +283,16 @@ def _other_formulas(printed: _Printed, shape: DraftShape) -> str:
     length, rate = printed.length, printed.rate
     if length is None or rate is None or length.value < 1.0:
         return ""
+    # what rounding could have hidden lies within what the drafts allow: 2.00 of one draft is no 2.005
+    most = shape.max_length if shape.max_length is not None else math.inf
+    lengths = [min(max(1.0, length.value + side * length.half_width), most) for side in (-1, 1)]
     fitting = []
     for formula in (RateFormula.CHAIN_ALPHA, RateFormula.SHARE_OF_OUTPUT):
         if formula.is_defined_for(shape):
-            low, high = (formula.rate(max(1.0, length.value + side * length.half_width), shape) for side in (-1, 1))
+            try:
+                low, high = (formula.rate(each, shape) for each in lengths)
+            except ValueError:  # no chain of so many drafts has this length: steps and drafts that contradict each other
+                continue
             if low - rate.half_width <= rate.value <= high + rate.half_width:
                 fitting.append(formula.value)
     return " or ".join(fitting)

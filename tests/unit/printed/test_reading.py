@@ -234,3 +234,12 @@ def test_a_pair_that_somebody_worked_out_is_named(length: str, rate: str, meanin
     assert reading.status == "contradictory"
     assert meaning in reading.doubt
     assert ("no rate of this engine" in reading.doubt) == bool(meaning)
+
+
+@pytest.mark.parametrize("flags", [(1, 1, None), (3, 1, 2), (1, 4, 9), (None, None, 2)])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "inhouse"])
+@pytest.mark.parametrize("length", ["2.00", "3.20"])
+def test_a_length_at_or_beyond_what_drafts_allow_is_a_reading_too(
+    length: str, engine: str, flags: tuple[int | None, int | None, int | None]
+) -> None:
+    assert read(length, "0.25", flags=flags, version=None, engine=engine).status in {"contradictory", "ambiguous", "settled"}
