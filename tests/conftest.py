@@ -5,6 +5,9 @@ is shown instead of failing the test.
 
 A shell's background jobs and `nohup` switch signals off, which every child inherits and Breakeven respects: so tests that send
 signals switch them on again.
+
+Examples that hypothesis makes up are the same in every run, so that a change is not blamed for what chance found elsewhere; for new
+ones: pytest --hypothesis-profile default.
 """
 
 from __future__ import annotations
@@ -13,6 +16,10 @@ import signal
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 def pytest_configure() -> None:

@@ -158,8 +158,9 @@ async def test_arms_of_a_block_meet_the_same_traffic(serve: Any, script: Any, pr
     async def meet(seed: int) -> tuple[list[str], list[float]]:
         server = await serve(script(interval_s=0.0))
         result = await load(server, prompts, LoadPoint(rate_per_s=80.0, max_tokens=2), seed=seed, warmup_s=0.0, drain_s=0.5)
-        due_s = [sample.scheduled_s - result.samples[0].scheduled_s for sample in result.samples]
-        return [body["messages"][0]["content"] for body in server.bodies[:15]], [round(time_s, 6) for time_s in due_s[:15]]
+        # in the order in which they were due: two that are due at nearly the same time may arrive the other way round
+        sent = sorted(result.samples, key=lambda sample: sample.index)[:15]
+        return [sample.prompt_id for sample in sent], [round(sample.scheduled_s - sent[0].scheduled_s, 6) for sample in sent]
 
     first, again, other = await meet(3), await meet(3), await meet(4)
     assert first == again
