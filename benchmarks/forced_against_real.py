@@ -7,14 +7,16 @@ lengths and launches; closed loop at a steady running batch.
 
 Three arms: plain, the drafter, and the drafter forced to the accept length it has by itself (--accept-length). Prints for every
 load c of both and their ratio with its interval over launches, and exits with 1 where that interval leaves out 1. Killed at
-any moment, the same command goes on where it was; a run cut short is judged as far as it came.
+any moment, the same command goes on where it was; after Ctrl-C it is judged as far as it came, with exit code 130.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import signal
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,6 +33,7 @@ HEAD = ROOT / "models" / "smollm2-135m-eagle3"
 REAL, FORCED = "drafter", "forced"
 # upper over lower bound of the ratio beyond which an interval that holds 1 shows nothing
 WIDEST = 1.5
+INTERRUPTED = 130
 
 
 def plan(options: argparse.Namespace) -> dict[str, object]:
@@ -51,6 +54,8 @@ def plan(options: argparse.Namespace) -> dict[str, object]:
         "max_running_requests": max(loads),
         "context_length": 1024,
         "start_timeout_s": 400,
+        # more are never recorded than the loads need: recording is most of a launch
+        **({} if options.engine == "local" else {"max_graph_batch": max(loads)}),
         "workload": {"max_tokens": options.max_tokens, "fixed_length": True},
         "load": [{"concurrency": load} for load in loads],
         "trial": {"warmup_s": options.warmup, "window_s": options.window},
@@ -64,6 +69,14 @@ def plan(options: argparse.Namespace) -> dict[str, object]:
 
 def shown(logs: Estimate) -> str:
     return f"{math.exp(logs.value):.2f} [{math.exp(logs.low):.2f}, {math.exp(logs.high):.2f}]"
+
+
+def bench(file: Path, runs_dir: Path) -> int:
+    """Its exit code. Ctrl-C is handed on once: a terminal would give it to both."""
+    command = [sys.executable, "-m", "breakeven", "bench", str(file), "--runs-dir", str(runs_dir)]
+    running = subprocess.Popen(command, start_new_session=True)
+    signal.signal(signal.SIGINT, lambda *_: running.send_signal(signal.SIGINT))
+    return running.wait()
 
 
 def main() -> int:
@@ -86,13 +99,9 @@ def main() -> int:
     file = options.runs_dir / f"{chosen['name']}.yaml"
     file.write_text(yaml.safe_dump(chosen, sort_keys=False), encoding="utf-8")
 
-    from typer.testing import CliRunner
-
-    from breakeven.cli import app
-
-    done = CliRunner().invoke(app, ["bench", str(file), "--runs-dir", str(options.runs_dir)])
-    if done.exit_code not in (0, 3):
-        raise SystemExit(done.output)
+    code = bench(file, options.runs_dir)
+    if code not in (0, 3, INTERRUPTED):
+        return code
     run = RunSummary(read_run(options.runs_dir / str(chosen["name"])))
     own = measure_costs(run).own
     print("| load | accept length, own and forced | c of the drafter | c forced | drafter / forced | |")
@@ -117,7 +126,7 @@ def main() -> int:
         print(
             f"| {load.label} | {lengths} | {shown(c_real)} | {shown(c_forced)} | {shown(ratio)}, {len(shared)} launches | {said} |"
         )
-    return 1 if differs else 0
+    return code if code == INTERRUPTED else 1 if differs else 0
 
 
 def _length(run: RunSummary, arm: str, load: str, blocks: list[int]) -> str:
