@@ -7,9 +7,10 @@ to those that say which drafter runs and how.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from breakeven.doctor.launch import Launch
+from breakeven.doctor.start_up import StartUp
 from breakeven.readers.reading import Reading
 
 __all__ = ["launch_of_banner"]
@@ -25,22 +26,25 @@ _SGLANG = {
     "quantization": "--quantization",
     "tp_size": "--tp-size",
 }
+_DRAFTER = "speculative_draft_model_path"
 _ABSENT = frozenset({"None", "null", ""})
 SOURCE = "start-up log"
 
 
-def launch_of_banner(readings: Sequence[Reading]) -> Launch | None:
+def launch_of_banner(logs: Sequence[Reading | StartUp]) -> Launch | None:
     """The launch that all speculating logs agree on; None where there is none, or they differ."""
-    found = [launch for reading in readings if (launch := _launch(reading)) is not None]
+    found = [launch for log in logs if (launch := _launch(log.engine, log.settings)) is not None]
     return found[0] if found and all(one == found[0] for one in found[1:]) else None
 
 
-def _launch(reading: Reading) -> Launch | None:
-    settings = {name: value for name, value in reading.settings.items() if value not in _ABSENT}
-    if reading.engine == "sglang" and "speculative_algorithm" in settings:
+def _launch(engine: str, stated: Mapping[str, str]) -> Launch | None:
+    settings = {name: value for name, value in stated.items() if value not in _ABSENT}
+    if engine == "sglang" and "speculative_algorithm" in settings:
         flags: dict[str, object] = {flag: settings[name] for name, flag in _SGLANG.items() if name in settings}
+        if stated.get(_DRAFTER) in _ABSENT:
+            flags[_SGLANG[_DRAFTER]] = None  # printed as not given, which is more than not printed
         return Launch(engine="sglang", target=settings.get("model_path"), flags=flags, source=SOURCE, is_whole=False)
-    if reading.engine == "vllm" and "method" in settings and settings.get("num_speculative_tokens", "").isdigit():
+    if engine == "vllm" and "method" in settings and settings.get("num_speculative_tokens", "").isdigit():
         config = {"method": settings["method"], "num_speculative_tokens": int(settings["num_speculative_tokens"])}
         flags = {"--speculative-config": json.dumps(config)}
         flags |= {"--max-num-seqs": settings["max_num_seqs"]} if "max_num_seqs" in settings else {}

@@ -6,6 +6,7 @@ All of them are optional and untrusted: too large, broken or linked out of the f
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ __all__ = ["TrainedFor", "chat_template", "side_json", "text_hash", "trained_for
 
 MAX_TEMPLATE_BYTES = 1_000_000
 PROVENANCE = "provenance.json"
+CARD = "README.md"
+# What trainers and merge tools call the model that a head was made for.
+_TARGET_KEYS = ("target_model_name_or_path", "target_model", "base_model_name_or_path", "base_model", "verifier_name_or_path")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,8 @@ def text_hash(text: str) -> str:
 
 
 def trained_for(folder: Path, config: Mapping[str, Any]) -> TrainedFor | None:
-    """Breakeven's provenance, else the verifier of a speculators folder; None where nothing says."""
+    """Breakeven's provenance, else the verifier of a speculators folder, the keys of other trainers, the model card's base_model;
+    None where nothing says."""
     target = side_json(folder, PROVENANCE).get("target")
     if isinstance(target, dict):
         return TrainedFor(
@@ -73,6 +78,33 @@ def trained_for(folder: Path, config: Mapping[str, Any]) -> TrainedFor | None:
     verifier = speculators.get("verifier") if isinstance(speculators, dict) else None
     if isinstance(verifier, dict) and _text(verifier.get("name_or_path")):
         return TrainedFor(name=_text(verifier.get("name_or_path")), source="config.json: speculators_config.verifier.name_or_path")
+    for key in _TARGET_KEYS:
+        if (named := _text(config.get(key))) is not None:
+            return TrainedFor(name=named, source=f"config.json: {key}")
+    card = _base_of_card(folder)
+    return TrainedFor(name=card, source=f"{CARD}: base_model") if card is not None else None
+
+
+def _base_of_card(folder: Path) -> str | None:
+    """`base_model` of a model card's front matter; None where there are several, which may be merged models or datasets' owners."""
+    file = side_file(folder, CARD)
+    try:
+        if file is None or file.stat().st_size > MAX_TEMPLATE_BYTES:
+            return None
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
+    if not lines or lines[0].strip() != "---":
+        return None
+    front = list(itertools.takewhile(lambda line: line.strip() != "---", lines[1:]))
+    for place, line in enumerate(front):
+        if not line.startswith("base_model:"):
+            continue
+        value = line.removeprefix("base_model:").strip()
+        items = [one.strip() for one in value.strip("[]").split(",")] if value else []
+        items += [one.strip()[1:] for one in itertools.takewhile(lambda one: one.lstrip().startswith("-"), front[place + 1 :])]
+        named = [text for one in items if (text := _text(one.strip(" '\"")))]
+        return named[0] if len(named) == 1 else None
     return None
 
 

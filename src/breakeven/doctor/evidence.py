@@ -15,6 +15,7 @@ from breakeven.checkpoints.folder import ModelFolder
 from breakeven.doctor.drafter import Drafter
 from breakeven.doctor.launch import Launch
 from breakeven.doctor.observed import Observation, observations
+from breakeven.doctor.start_up import StartUp
 from breakeven.readers.reading import ReadResult
 from breakeven.versions import Version
 
@@ -25,7 +26,7 @@ __all__ = ["NEEDS", "Answers", "Evidence", "Need"]
 
 Need = Literal[
     "draft", "target", "parent", "engine", "launch", "baseline", "readings", "run", "measured", "measured", "answers", "gpu-memory",
-    "training-log", "run or answers",
+    "training-log", "run or answers", "start-up log",
 ]  # fmt: skip
 NEEDS: dict[Need, str] = {
     "draft": "--draft DIR",
@@ -41,6 +42,7 @@ NEEDS: dict[Need, str] = {
     "run or answers": "--run RUN, or --answers FILE",
     "gpu-memory": "--gpu-memory GIB of one device",
     "training-log": "--log FILE of the training",
+    "start-up log": "--log FILE of a server that did not start",
 }
 
 
@@ -66,6 +68,7 @@ class Answers:
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """log_facts: what the engine's start-up log states, in the words of `engines/*/facts.py`.
+    starts: logs of servers that never decoded.
     training: what a trainer's log prints, by name (last value), such as tau_sim.
     gpu_memory_bytes: of one device.
     expected_length: accept length that the drafter's card, another server or the user names."""
@@ -81,6 +84,7 @@ class Evidence:
     readings: ReadResult | None = None
     log_facts: Mapping[str, object] = field(default_factory=dict)
     run: RunSummary | None = None
+    starts: tuple[StartUp, ...] = ()
     training: Mapping[str, float] = field(default_factory=dict)
     answers: Answers | None = None
     gpu_memory_bytes: int | None = None
@@ -101,6 +105,7 @@ class Evidence:
             "run or answers": self.run is not None or self.answers is not None,
             "gpu-memory": self.gpu_memory_bytes is not None,
             "training-log": bool(self.training),
+            "start-up log": bool(self.starts),
         }[need]
 
     @cached_property

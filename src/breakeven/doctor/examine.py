@@ -82,6 +82,8 @@ def _examined(evidence: Evidence) -> Iterator[str]:
         yield "launch of the baseline"
     if evidence.readings is not None:
         yield f"{len(evidence.readings.readings)} readings of logs and metrics"
+    for start in evidence.starts:
+        yield f"{start.source}, a log of {start.engine} that never decoded"
     if evidence.run is not None:
         yield "a run"
     if evidence.answers is not None:

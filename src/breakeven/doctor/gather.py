@@ -14,12 +14,13 @@ from breakeven.doctor.banner import launch_of_banner
 from breakeven.doctor.drafter import Drafter
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.launch import Launch, parse_launch
+from breakeven.doctor.start_up import StartUp, start_up
 from breakeven.doctor.training_log import training_figures
 from breakeven.engines.base import Arm
 from breakeven.engines.registry import ENGINES
 from breakeven.errors import CheckpointError, UsageError
 from breakeven.readers.files import Told, read_files
-from breakeven.readers.reading import ReadResult
+from breakeven.readers.reading import Reading, ReadResult
 from breakeven.versions import Version
 
 if TYPE_CHECKING:
@@ -89,14 +90,15 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
     version, source = _version(inputs.engine_version or served.version, given)
     if version is None and launch is not None and launch.version is not None:
         version, source = _version(launch.version, "from the image's tag", strict=False)
-    readings, training = _logs(inputs, version, launch)
-    if launch is None and readings is not None:
-        launch = launch_of_banner(readings.readings)
-    if engine is None and readings is not None:
-        named = {reading.engine for reading in readings.readings} & set(ENGINE_NAMES)
+    readings, starts, training = _logs(inputs, version, launch)
+    logs: tuple[Reading | StartUp, ...] = (*(readings.readings if readings is not None else ()), *starts)
+    if launch is None:
+        launch = launch_of_banner(logs)
+    if engine is None:
+        named = {log.engine for log in logs} & set(ENGINE_NAMES)
         engine = named.pop() if len(named) == 1 else None
-    if version is None and readings is not None:
-        printed = {reading.version for reading in readings.readings if reading.version and reading.engine == engine}
+    if version is None:
+        printed = {log.version for log in logs if log.version and log.engine == engine}
         version, source = _version(printed.pop(), "from the log") if len(printed) == 1 else (None, "")
     facts = _facts(engine, inputs.logs)
     if version is None and isinstance(facts.get("version"), str):
@@ -114,6 +116,7 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
         baseline=served.baseline,
         readings=readings,
         log_facts=facts,
+        starts=starts,
         run=run,
         training=training,
         answers=read_answers(inputs.answers, encode) if inputs.answers is not None else None,
@@ -214,7 +217,9 @@ def _launch_of(arm: Arm) -> Launch | None:
         return None
 
 
-def _logs(inputs: Inputs, version: Version | None, launch: Launch | None) -> tuple[ReadResult | None, dict[str, float]]:
+def _logs(
+    inputs: Inputs, version: Version | None, launch: Launch | None
+) -> tuple[ReadResult | None, tuple[StartUp, ...], dict[str, float]]:
     training: dict[str, float] = {}
     served: list[Path] = []
     for path in inputs.logs:
@@ -224,8 +229,12 @@ def _logs(inputs: Inputs, version: Version | None, launch: Launch | None) -> tup
             served.append(path)
     paths: Sequence[Path | None] = [*served, *inputs.metrics]
     if not paths:
-        return None, training
-    return read_files(paths, Told(version=version, draft_tokens=_draft_tokens(launch))), training
+        return None, (), training
+    starts = [start for path in served if (start := start_up(path, launch.engine if launch is not None else inputs.engine))]
+    decoding = [path for path in paths if path is None or path.name not in {start.source for start in starts}]
+    if not decoding:
+        return None, tuple(starts), training
+    return read_files(decoding, Told(version=version, draft_tokens=_draft_tokens(launch))), tuple(starts), training
 
 
 def _draft_tokens(launch: Launch | None) -> int | None:

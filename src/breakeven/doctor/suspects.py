@@ -52,7 +52,7 @@ _QUANTIZED = Suspect(
 )
 _ROTATED = Suspect(name="a rotated target", codes=("target-rotated",))
 _WEIGHTS = Suspect(name="weights that are untrained or not finite", codes=("untrained-head", "weights-not-finite"))
-_BASE = Suspect(name="a drafter made for another model", codes=("base-model-mismatch", "target-changed"))
+_BASE = Suspect(name="a drafter made for another model", codes=("base-model-mismatch", "target-size-differs", "target-changed"))
 _TEMPLATE = Suspect(name="the chat template", codes=("chat-template-differs",))
 _ROPE = Suspect(
     name="RoPE settings", codes=("rope-theta-differs", "rope-scaling-differs", "rope-layout-differs", "rope-contradictory")

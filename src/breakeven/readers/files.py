@@ -194,5 +194,6 @@ def _nothing_found(sources: Sequence[Source]) -> str:
         f"{names}: no line of vLLM, SGLang or llama.cpp that reports decoding in {size} "
         f"bytes{f' ({notes})' if notes else ''}; expected "
         'SGLang\'s "Decode batch", vLLM\'s "Avg generation throughput" or "SpecDecoding metrics", llama.cpp\'s "draft acceptance", '
-        "or a dump of /metrics. vLLM prints them every 10 s unless --disable-log-stats is given, SGLang every 40 steps"
+        "or a dump of /metrics. vLLM prints them every 10 s unless --disable-log-stats is given, SGLang every 40 steps. "
+        "For the log of a server that did not start: breakeven doctor --log FILE"
     )

@@ -263,7 +263,7 @@ async def test_a_folder_that_holds_no_head(sglang_environment: Path, target: Pat
     with pytest.raises(CheckpointError, match="method eagle3 expects an EAGLE-3 head"):
         SGLANG.check(arm)
     async with served(arm, ledger, tmp_path / "log") as server:
-        with pytest.raises(LaunchError, match="The drafter's folder holds a LlamaForCausalLM, which is no EAGLE-3 head"):
+        with pytest.raises(LaunchError, match="What was loaded as the drafter is a LlamaForCausalLM, which is no head"):
             await server.wait_ready(SGLANG.health_path, SGLANG.explain_failure, timeout_s=START_TIMEOUT_S)
 
 

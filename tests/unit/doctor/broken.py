@@ -220,6 +220,31 @@ def rename_folder(it: Deployment, name: str) -> None:
     it.launch = it.launch.replace('"method": "eagle3", ', "")
 
 
+@breaks("drafter-not-given")
+def eagle3_alone(it: Deployment) -> None:
+    it.has_folder, it.launch = False, SGLANG.replace("--speculative-draft-model-path DRAFT ", "")
+
+
+@breaks("drafter-not-given")
+def eagle_for_a_target_without_draft_layers(it: Deployment) -> None:
+    it.has_folder, it.launch = False, SGLANG.replace("--speculative-draft-model-path DRAFT ", "").replace("EAGLE3", "EAGLE")
+
+
+@breaks("drafter-not-given")
+def a_method_without_a_model(it: Deployment) -> None:
+    it.has_folder, it.launch = False, VLLM.replace('"model": "DRAFT", ', "")
+
+
+@breaks("drafter-not-given")
+def neither_method_nor_model(it: Deployment) -> None:
+    it.has_folder, it.launch = False, VLLM.replace('"method": "eagle3", "model": "DRAFT", ', "")
+
+
+@breaks("server-did-not-start")
+def out_of_memory_at_start(it: Deployment) -> None:
+    it.options["logs"] = (Path(__file__).parent / "recorded" / "sglang-out-of-memory.log",)
+
+
 @breaks("method-guessed-from-path")
 def a_path_that_means_the_first_eagle(it: Deployment) -> None:
     it.engine_version, it.launch = "0.33.0", VLLM
@@ -347,8 +372,25 @@ def a_narrower_mlp(it: Deployment) -> None:
 
 
 @breaks("shapes-contradict")
+def a_width_that_fc_has_not(it: Deployment) -> None:
+    it.draft.config["target_hidden_size"] = 80
+    it.target.config["hidden_size"] = 80
+
+
+@breaks("target-size-differs")
 def a_target_of_another_width(it: Deployment) -> None:
     it.target.config["hidden_size"] = 80
+
+
+@breaks("target-size-differs")
+def layers_of_a_shallower_target(it: Deployment) -> None:
+    it.target.config["num_hidden_layers"] = 20
+
+
+@breaks("target-size-differs")
+def inputs_of_a_shallower_target(it: Deployment) -> None:
+    it.draft.config |= {LAYER_IDS: [2, 6, 9], "eagle_config": {LAYER_IDS: [1, 5, 8]}}
+    it.target.config["num_hidden_layers"] = 24
 
 
 @breaks("shapes-contradict")
@@ -751,6 +793,18 @@ def another_verifier(it: Deployment) -> None:
     it.target.name = "Qwen3-8B"
     it.draft.config["speculators_config"] = {"verifier": {"name_or_path": "meta-llama/Llama-3.1-8B-Instruct"}}
     it.draft.config["norm_before_residual"] = False
+
+
+@breaks("base-model-mismatch")
+def another_size_by_the_model_card(it: Deployment) -> None:
+    it.target.name = "Qwen3-30B-A3B"
+    it.draft.files["README.md"] = "---\ntags: [eagle3]\nbase_model:\n- Qwen/Qwen3-1.7B\n---\n# A head\n"
+
+
+@breaks("base-model-mismatch")
+def another_size_by_the_configuration(it: Deployment) -> None:
+    it.target.name = "Llama-3.1-70B-Instruct"
+    it.draft.config["base_model"] = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 @breaks("target-changed")

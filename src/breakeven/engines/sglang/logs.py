@@ -39,8 +39,9 @@ FAULTS = (
         "This release of SGLang does not speculate with EAGLE-3 heads for this target: a newer one may, or choose another method.",
     ),
     fault(
-        r"'(?P<model>\w+)' object has no attribute 'hot_token_id'",
-        "The drafter's folder holds a {model}, which is no EAGLE-3 head: name the folder of a head, or another method.",
+        r"'(?P<model>\w+)' object has no attribute '(?:hot_token_id|set_embed|set_embed_and_head)'",
+        "What was loaded as the drafter is a {model}, which is no head: name the folder of a head, or another method.",
+        "Without --speculative-draft-model-path SGLang takes the target itself.",
     ),
     fault(
         r"[Ii]nvalid SGLANG_SIMULATE_ACC|[Ii]nvalid simulate_acc_method",

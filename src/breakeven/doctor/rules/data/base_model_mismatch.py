@@ -5,8 +5,8 @@ family, generation, size or variant. Sizes and vocabularies can all agree: Kimi-
 
 Why it hurts: everything loads, and the drafter predicts another model. Acceptance is low at all positions, or nearly none.
 
-Evidence: the names. A name is a weak witness, so a name alone never gives high confidence; a verifier that the drafter's
-configuration names does.
+Evidence: the names. A name is a weak witness, so a name alone never gives high confidence; what the drafter's files state does
+(provenance, a verifier or base model in its configuration, base_model of its model card).
 
 Remedy: the drafter made for this target, or a fine-tuning on its answers.
 """
@@ -44,7 +44,7 @@ def check(evidence: Evidence) -> Iterator[Told]:
     differing = _differences(named, served, confident)
     if not differing:
         return
-    strong = any(word in differing for word in ("family", "generation"))
+    strong = any(word in differing for word in ("family", "generation", "size"))
     yield Fault(
         severity="error" if strong and confident else "warning",
         confidence="high" if strong and confident else "medium" if strong else "low",
