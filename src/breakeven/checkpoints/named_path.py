@@ -7,7 +7,7 @@ from pathlib import Path
 
 from breakeven.errors import UsageError
 
-__all__ = ["named_path"]
+__all__ = ["named_path", "without_detours"]
 
 MAX_SHOWN = 80
 
@@ -30,4 +30,14 @@ def named_path(text: str, base_dir: Path) -> Path:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it holds characters that no file name can"
         raise UsageError(f"{shown} cannot be the path of a file: {reason}") from error
-    return path
+    return without_detours(path)
+
+
+def without_detours(path: Path) -> Path:
+    """Without `..`, and through links as the system follows them: what people wrote once is shown and stored for years."""
+    if ".." not in path.parts:
+        return path
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        return path

@@ -48,8 +48,7 @@ def resolve_model(text: str, base_dir: Path) -> Path:
         return folder
     folder = named_path(text, base_dir)
     if folder.is_dir():
-        # a plan's `../../models/x` is shown and stored for years: without the detour, and through links as the system follows them
-        return folder.resolve() if ".." in folder.parts else folder
+        return folder
     if folder.exists():
         raise CheckpointError(f"{text}: {folder} is a file; expected a model folder (name the folder that holds it)")
     hub_id = _HUB_ID.fullmatch(text)

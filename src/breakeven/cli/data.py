@@ -27,7 +27,8 @@ def prompts(
     out: Annotated[Path, typer.Option(help="File of prompts to write, one JSON object a line.")],
     target: Annotated[str | None, typer.Option(help=f"Whose own user turns are sampled. {TARGET_HELP}")] = None,
     sampled: Annotated[
-        int | None, typer.Option(min=0, help="User turns to sample (default: 40000 with --target, else none); some are left out.")
+        int | None,
+        typer.Option(min=0, help="User turns to sample (default with --target: 40000 on a GPU, 1000 on a CPU; else none)."),
     ] = None,
     combinations: Annotated[bool, typer.Option(help="Add the built-in combinations of instructions and topics.")] = True,
     files: Annotated[
@@ -43,13 +44,21 @@ def prompts(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write prompts of many kinds, each in training or held out."""
-    from breakeven.drafter.data.generator import in_process
+    from breakeven.drafter.data.generator import USUAL_TURNS, in_process, usual_turns
     from breakeven.drafter.data.making_prompts import PromptSettings, make_prompts
 
+    if sampled is None:
+        sampled, place = usual_turns() if target is not None else (0, "")
+        if place == "cpu":
+            typer.echo(
+                f"Sampling {sampled} user turns, the default on a CPU ({USUAL_TURNS['cuda']} on a GPU); --sampled says otherwise. "
+                "How long it takes is told once the first have ended.",
+                err=True,
+            )
     found = make_prompts(
         out,
         PromptSettings(
-            num_sampled=sampled if sampled is not None else 40_000 if target is not None else 0,
+            num_sampled=sampled,
             combinations=combinations,
             files=tuple(files or ()),
             held_out_share=held_out,

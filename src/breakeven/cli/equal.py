@@ -26,6 +26,7 @@ def equal(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Ask plain and speculative arms the same prompts at temperature 0 and say whether the answers differ by more than rounding."""
+    from breakeven.checkpoints.named_path import without_detours
     from breakeven.cli.progress import RunDisplay
     from breakeven.cli.run_name import renamed
     from breakeven.errors import EngineError, UsageError
@@ -54,7 +55,7 @@ def equal(
         typer.echo(equality.model_dump_json(indent=2))
     else:
         render_equality(equality, Console())
-        typer.echo(f"\nAnswers and result: {file.parent.absolute()}")
+        typer.echo(f"\nAnswers and result: {without_detours(file.parent.absolute())}")
     if not equality.arms:
         raise EngineError("no arm could be compared:\n  " + "\n  ".join(answered.failed.values()))
     if any(arm.outcome == "fault" for arm in equality.arms):

@@ -25,6 +25,7 @@ def train(
 
     from rich.console import Console
 
+    from breakeven.checkpoints.named_path import without_detours
     from breakeven.cli.gates import raise_if_stopped, run_after, run_before
     from breakeven.drafter.training.checkpoint import newest_checkpoint
     from breakeven.drafter.training.plan import load_train_plan
@@ -36,7 +37,7 @@ def train(
     def say(line: str) -> None:
         messages.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    chosen, base = load_train_plan(plan), plan.absolute().parent
+    chosen, base = load_train_plan(plan), without_detours(plan.absolute().parent)
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
     if chosen.gates is not None and alone and newest_checkpoint(base / chosen.out) is None:
         raise_if_stopped(run_before(chosen, base, say))

@@ -16,6 +16,7 @@ from breakeven.costs.neighbours import cost_from, fitting
 from breakeven.costs.payoff import Outcome, outcome_of
 from breakeven.costs.prediction_error import KINDS, PredictionError, data_set_error
 from breakeven.costs.round_line import RoundLine
+from breakeven.costs.surface import Cost
 from breakeven.costs.table import TableRow
 from breakeven.costs.validation import as_neighbour, impossible, other_drafters
 from breakeven.printed.figures import Bounds
@@ -42,7 +43,7 @@ class TablePrediction:
 
     label: str
     accept_length: Length
-    cost: float
+    cost: Cost
     speedup: float
     low: float
     high: float
@@ -242,15 +243,16 @@ def _prediction(
     plain_speed: float | None,
     threshold: float,
 ) -> TablePrediction:
+    # no error makes a round cheaper than a plain step
+    least = min(max(cost * math.exp(-half), IMPOSSIBLE_BELOW), cost)
     speedup = length.value / cost
     low = speedup * math.exp(-math.hypot(half, math.log(length.value / length.low)))
-    # no error makes a round cheaper than a plain step
     high = min(speedup * math.exp(math.hypot(half, math.log(length.high / length.value))), length.high / IMPOSSIBLE_BELOW)
     high = max(high, speedup)
     return TablePrediction(
         label=label,
         accept_length=length,
-        cost=cost,
+        cost=Cost(value=cost, low=least, high=cost * math.exp(half)),
         speedup=speedup,
         low=low,
         high=high,

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from breakeven.deploy.container import PORT, SHARED_MEMORY_BYTES, Container, header
+from breakeven.deploy.container import PORT, SCHEDULE, SHARED_MEMORY_BYTES, Container, header
 
 __all__ = ["compose_file"]
 
@@ -46,12 +46,19 @@ def compose_file(described: Container) -> str:
         if described.num_cpus is not None:
             limits["cpus"] = str(described.num_cpus)
         service["deploy"] = {"resources": {"reservations": limits}}
+    files: dict[str, Any] = {}
+    if described.schedule is not None:
+        service["configs"] = [{"source": "schedule", "target": SCHEDULE}]
+        files = {"configs": {"schedule": {"content": _literal(described.schedule)}}}
     checks = [
         "models: folders of a Hugging Face cache hold links that lead out of them; copy them with links followed (cp -rL)",
         f"ports: only this machine reaches 127.0.0.1:{PORT}",
         "resources: an estimate from the models' files and the plan, not a measurement",
     ]
-    return header(described, checks) + yaml.safe_dump({"services": {described.name: service}}, sort_keys=False, width=1000)
+    if described.schedule is not None:
+        checks.append("configs: written into this file, which docker compose reads from 2.23.1 on")
+    content = {"services": {described.name: service}, **files}
+    return header(described, checks) + yaml.safe_dump(content, sort_keys=False, width=1000)
 
 
 def _literal(text: str) -> str:

@@ -12,14 +12,16 @@ from breakeven.checkpoints.folder import open_folder
 from breakeven.deploy.relaunch import Relaunch
 from breakeven.engines.base import Arm
 from breakeven.engines.registry import get_engine
+from breakeven.engines.sglang.schedule_file import SCHEDULE_FLAG, schedule_file
 from breakeven.errors import UsageError
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.secrets import names_a_secret
 
-__all__ = ["PORT", "Container", "container", "header"]
+__all__ = ["PORT", "SCHEDULE", "Container", "container", "header"]
 
 PORT = 8000
 MODELS = "/models"
+SCHEDULE = "/etc/breakeven/schedule.json"
 # Memory that the processes of one server share, for NCCL and for handing tensors to workers.
 SHARED_MEMORY_BYTES = 8 * 2**30
 # Weights are read through the page cache and held once more by the engine; Python and its libraries come on top.
@@ -34,6 +36,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 class Container:
     """`models` maps folders on this machine to their place in the container. `num_gpus` is 0 where the run had none.
 
+    `schedule`: content of the file at `SCHEDULE`, for engines that read their drafts by batch from a file.
     `memory_bytes`: to be asked for, estimated from the files of the models. `why_image`: how sure the image is.
     """
 
@@ -45,6 +48,7 @@ class Container:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     models: Mapping[Path, str]
+    schedule: str | None
     health_path: str
     start_timeout_s: float
     num_gpus: int
@@ -65,11 +69,6 @@ def container(record: RunRecord, relaunch: Relaunch, *, start_timeout_s: float) 
             f"arm {arm.name}: the {arm.engine} engine is for measuring: it knows no authentication and listens on loopback only, "
             "where nothing outside its container reaches it. Measure the arm with vLLM or SGLang to deploy it"
         )
-    if arm.engine == "sglang" and arm.speculation is not None and arm.speculation.schedule:
-        raise UsageError(
-            f"arm {arm.name}: SGLang reads its schedule from a file of this machine's cache, which no container holds; mount it "
-            "and write --speculative-adaptive-config yourself, or choose an arm with a fixed number"
-        )
     models = {arm.target: f"{MODELS}/target"} if arm.target is not None else {}
     if arm.speculation is not None and arm.speculation.drafter is not None:
         models[arm.speculation.drafter] = f"{MODELS}/drafter"
@@ -87,6 +86,7 @@ def container(record: RunRecord, relaunch: Relaunch, *, start_timeout_s: float) 
         argv=_argv(relaunch, models),
         env=_environment(relaunch),
         models=models,
+        schedule=_schedule(arm),
         health_path=get_engine(arm.engine).health_path,
         start_timeout_s=start_timeout_s,
         num_gpus=arm.tensor_parallel * arm.pipeline_parallel * arm.data_parallel if on_gpu else 0,
@@ -117,6 +117,13 @@ def _image(arm: Arm, record: RunRecord) -> tuple[str, str]:
     )
 
 
+def _schedule(arm: Arm) -> str | None:
+    """SGLang's own spelling; vLLM has its schedule on the command line."""
+    if arm.engine != "sglang" or arm.speculation is None or not arm.speculation.schedule:
+        return None
+    return schedule_file(arm.speculation.schedule, arm.speculation.num_draft_tokens).read_text(encoding="utf-8")
+
+
 def _argv(relaunch: Relaunch, models: Mapping[Path, str]) -> tuple[str, ...]:
     argv = list(relaunch.command(PORT).argv)
     # the program by its name: where it is installed here says nothing about the image
@@ -126,6 +133,8 @@ def _argv(relaunch: Relaunch, models: Mapping[Path, str]) -> tuple[str, ...]:
         argv[0] = Path(argv[0]).name
     if "--host" in argv[:-1]:
         argv[argv.index("--host") + 1] = "0.0.0.0"  # noqa: S104  # inside the container; what reaches it is for the deployment to say
+    if SCHEDULE_FLAG in argv[:-1] and _schedule(relaunch.arm) is not None:
+        argv[argv.index(SCHEDULE_FLAG) + 1] = SCHEDULE
     secret = next((word for word in argv if word.startswith("-") and names_a_secret(word)), None)
     if secret is not None:
         raise UsageError(f"arm {relaunch.arm.name}: {secret.partition('=')[0]} looks like a secret, which no manifest may hold")

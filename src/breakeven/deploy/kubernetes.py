@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
 
-from breakeven.deploy.container import MODELS, PORT, SHARED_MEMORY_BYTES, Container, header
+from breakeven.deploy.container import MODELS, PORT, SCHEDULE, SHARED_MEMORY_BYTES, Container, header
 
 __all__ = ["kubernetes_manifest"]
 
@@ -16,11 +17,11 @@ PROBE_PERIOD_S = 10
 
 
 def kubernetes_manifest(described: Container) -> str:
-    """Two YAML documents. Models come from a volume claim that is not part of them."""
+    """Deployment, Service, and a ConfigMap for a schedule. Models come from a volume claim that is not part of them."""
     name = described.name
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "breakeven"}
     selector = {"app.kubernetes.io/name": name}
-    pod = {
+    pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         # else Kubernetes sets variables named after every service, and engines read some of those as their own (VLLM_PORT)
         "enableServiceLinks": False,
@@ -49,12 +50,19 @@ def kubernetes_manifest(described: Container) -> str:
         "metadata": {"name": name, "labels": labels},
         "spec": {"selector": selector, "ports": [{"name": "http", "port": PORT, "targetPort": "http"}]},
     }
+    documents = [deployment, service]
+    if described.schedule is not None:
+        metadata = {"name": f"{name}-schedule", "labels": labels}
+        pod["volumes"].append({"name": "schedule", "configMap": {"name": metadata["name"]}})
+        pod["containers"][0]["volumeMounts"].append({"name": "schedule", "mountPath": str(PurePosixPath(SCHEDULE).parent)})
+        data = {PurePosixPath(SCHEDULE).name: described.schedule}
+        documents.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     places = ", ".join(place.removeprefix(MODELS) for place in described.models.values())
     checks = [
         f"volume: the claim {CLAIM} must hold the models, at {places}",
         "resources: an estimate from the models' files and the plan, not a measurement",
     ]
-    return header(described, checks) + yaml.safe_dump_all([deployment, service], sort_keys=False, width=1000)
+    return header(described, checks) + yaml.safe_dump_all(documents, sort_keys=False, width=1000)
 
 
 def _engine(described: Container) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from breakeven.checkpoints.named_path import without_detours
 from breakeven.deploy.choice import Choice, choose
 from breakeven.deploy.relaunch import Relaunch, changes_since, relaunch
 from breakeven.deploy.reproduction import Reproduction, reproduction
@@ -212,7 +213,7 @@ class _Serving:
             url=process.base_url,
             model=self._live.model,
             pid=process.pid,
-            log=str(process.log.absolute()),
+            log=str(without_detours(process.log.absolute())),
             command=self._live.command,
             detached=self._detach,
             ready_after_s=ready_after_s,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from breakeven.checkpoints.folder import open_folder
-from breakeven.checkpoints.named_path import named_path
+from breakeven.checkpoints.named_path import named_path, without_detours
 from breakeven.checkpoints.random_head import ensure_random_head
 from breakeven.checkpoints.resolve import resolve_model
 from breakeven.errors import PlanError
@@ -35,7 +35,7 @@ def load_plan(path: Path) -> Plan:
         CheckpointError: a model that it names is not on this machine.
     """
     text = read_text(path, max_bytes=MAX_BYTES, expected=EXPECTED, error=PlanError)
-    folder = path.absolute().parent
+    folder = without_detours(path.absolute().parent)
     return _resolved(parse_plan(text, str(path), default_name=_run_name(folder.name)), folder)
 
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from breakeven.checkpoints.named_path import without_detours
 from breakeven.engines.base import Arm
 from breakeven.engines.control import ServerRequest, tell_server
 from breakeven.engines.ledger import LaunchLedger, end_leftovers
@@ -64,7 +65,7 @@ def profiled_arm(plan: Plan, name: str, folder: Path) -> Arm:
         raise UsageError(f"arm {name}: simulated, so there is nothing to profile")
     if arm.url is not None:
         raise UsageError(f"arm {name}: an attached server belongs to its users and is never changed; profile it with its own tools")
-    place = folder.absolute() / FOLDER / f"{name.replace('/', '-')}-{time.strftime('%Y%m%dT%H%M%S')}"
+    place = without_detours(folder.absolute()) / FOLDER / f"{name.replace('/', '-')}-{time.strftime('%Y%m%dT%H%M%S')}"
     arm = replace(arm, profile_to=place)
     engine = get_engine(arm.engine)
     engine.profile_requests(arm)

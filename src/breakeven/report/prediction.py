@@ -171,7 +171,7 @@ def _rows(rows: tuple[Row, ...], console: Console) -> None:
         mark = f"{OUTCOME_MARKS[row.outcome]} {row.outcome}"
         speed = quantity(row.speed.value) if row.speed is not None else MISSING
         length = f"{row.accept_length.value:.2f}"
-        table.add_row(Text(plain(row.label)), length, f"{row.cost:.2f}", _range(row.speedup), speed, mark)
+        table.add_row(Text(plain(row.label)), length, _range(row.cost), _range(row.speedup), speed, mark)
     console.print(table)
     if len(rows) > MAX_ROWS:
         console.print(Text(f"and {len(rows) - MAX_ROWS} more; --json has all"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from breakeven.checkpoints.named_path import named_path
+from breakeven.checkpoints.named_path import named_path, without_detours
 from breakeven.checkpoints.resolve import resolve_model
 from breakeven.errors import BreakevenError, UsageError
 
@@ -18,6 +18,15 @@ def test_relative_absolute_and_at_home(tmp_path: Path, monkeypatch: pytest.Monke
     assert named_path("~/a", tmp_path) == tmp_path / "home" / "a"
     (tmp_path / "file").touch()
     assert named_path("file/below", tmp_path) == tmp_path / "file" / "below"
+
+
+def test_what_is_shown_has_no_detours_and_follows_links_as_the_system_does(tmp_path: Path) -> None:
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "deep")
+    assert named_path("a/../b", tmp_path) == tmp_path / "b"
+    assert named_path("link/../b", tmp_path) == tmp_path / "far" / "b"
+    assert without_detours(Path("a/../b")) == Path.cwd() / "b"
+    assert named_path("link/b", tmp_path) == tmp_path / "link" / "b", "a link by itself keeps its name"
 
 
 @pytest.mark.parametrize("text", IMPOSSIBLE)

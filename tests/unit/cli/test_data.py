@@ -65,6 +65,18 @@ def test_the_pages_commands_run(target: TargetFiles) -> None:
     assert "0 of them new" in run(*in_process[1])
 
 
+@pytest.mark.parametrize(("place", "number"), [("cpu", 40), ("cuda", 90)])
+def test_without_a_number_fewer_turns_are_sampled_on_a_cpu_and_that_is_said(
+    target: TargetFiles, monkeypatch: pytest.MonkeyPatch, place: str, number: int
+) -> None:
+    monkeypatch.setattr(generator, "USUAL_TURNS", {"cpu": 40, "cuda": 90})
+    monkeypatch.setattr("breakeven.drafter.devices.torch.cuda.is_available", lambda: place == "cuda")
+    done = CliRunner().invoke(app, ["data", "prompts", "--target", str(target.folder), "--out", "p.jsonl", "--no-combinations"])
+    assert done.exit_code == 0, done.output
+    assert f"of {number} sampled user turns" in done.stdout
+    assert ("Sampling 40 user turns, the default on a CPU (90 on a GPU)" in done.stderr) == (place == "cpu")
+
+
 def test_the_pages_import_runs(target: TargetFiles) -> None:
     (command,) = (shlex.split(line) for line in re.findall(r"^breakeven data import .*$", PAGE, re.MULTILINE))
     messages = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "You."}]

@@ -74,7 +74,7 @@ def test_impossible_rows_are_found_and_not_used(tmp_path: Path) -> None:
     assert [row.number for row in void] == [1, 2]
     assert missing == ()
     (one,) = found
-    assert one.cost == pytest.approx(2.0 / 2.04)
+    assert one.cost.value == pytest.approx(2.0 / 2.04)
     assert one.evidence == ("M / d / k=3 / c at c=1",)
     # no error bar makes a round cheaper than a plain step
     assert one.high <= 2.45 / 0.97

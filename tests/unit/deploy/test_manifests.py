@@ -91,20 +91,34 @@ def test_kubernetes(described: Container) -> None:
     [
         (Arm(name="a", engine="local"), "listens on loopback only"),
         (Arm(name="a", engine="vllm", command=("./go", "{port}")), r"command of your own \(\./go\)"),
-        (
-            Arm(
-                name="a",
-                engine="sglang",
-                speculation=Speculation(method="eagle3", num_draft_tokens=3, schedule=((1, 8, 3), (9, 64, 0))),
-            ),
-            "reads its schedule from a file of this machine's cache",
-        ),
     ],
 )
 def test_what_no_container_can_serve(make_record: Callable[..., RunRecord], plain: Arm, arm: Arm, says: str) -> None:
     again = Relaunch(arm=arm, stored=LaunchCommand(argv=("x", "--port", "1")), recorded={}, inherited={})
     with pytest.raises(UsageError, match=says):
         container(make_record(plain), again, start_timeout_s=1.0)
+
+
+def test_a_schedule_that_sglang_reads_from_a_file_goes_with_the_container(
+    tmp_path: Path, make_record: Callable[..., RunRecord], plain: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BREAKEVEN_CACHE", str(tmp_path / "cache"))
+    speculation = Speculation(method="eagle3", num_draft_tokens=3, schedule=((1, 8, 3), (9, 64, 0)))
+    arm = Arm(name="a", engine="sglang", target=folder(tmp_path / "model"), speculation=speculation, engine_version="0.5.23")
+    argv = ("/opt/python", "-m", "sglang.launch_server", "--speculative-adaptive-config", "/gone/schedules/1.json", "--port", "1")
+    again = Relaunch(arm=arm, stored=LaunchCommand(argv=argv), recorded={}, inherited={})
+    described = container(make_record(plain), again, start_timeout_s=1.0)
+    composed = yaml.safe_load(compose_file(described))
+    (service,) = composed["services"].values()
+    place = service["command"][service["command"].index("--speculative-adaptive-config") + 1]
+    assert service["configs"] == [{"source": "schedule", "target": place}]
+    assert json.loads(composed["configs"]["schedule"]["content"]) == {"1": {"candidate_steps": [3]}, "9": {"candidate_steps": [0]}}
+    config_map, deployment, _ = yaml.safe_load_all(kubernetes_manifest(described))
+    pod = deployment["spec"]["template"]["spec"]
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "schedule")
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "schedule")
+    assert volume["configMap"]["name"] == config_map["metadata"]["name"]
+    assert {f"{mount['mountPath']}/{name}" for name in config_map["data"]} == {place}
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:

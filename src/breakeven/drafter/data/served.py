@@ -69,7 +69,8 @@ class Served:
         """Ask for all, `concurrency` at a time.
 
         Raises:
-            EngineError: the server cannot be reached, refuses every request, or renders prompts in another way than the folder.
+            EngineError: the server cannot be reached, or refuses every request.
+            UsageError: it renders prompts in another way than the folder.
         """
         asyncio.run(self._fetch(asks, take))
 
@@ -207,7 +208,8 @@ class Served:
             what = f"into {num_served} tokens there, {len(rendered)} here"
         else:
             return
-        raise EngineError(
+        # the server does as it was started: it is the folder or the settings beside it that the user has to mend
+        raise UsageError(
             f"{self._endpoint.url}: renders prompts in another way than the template of {self._target.folder} ({what}). Put the "
             "served template into the folder, or give the server's template settings with --template-variables"
         )

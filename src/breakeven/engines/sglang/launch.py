@@ -11,7 +11,7 @@ from breakeven.engines.installation import Installation, find_installation
 from breakeven.engines.launch_flags import ChosenFlag, checked_doubt, choose_flag
 from breakeven.engines.own_command import own_command
 from breakeven.engines.sglang import control
-from breakeven.engines.sglang.schedule_file import schedule_file
+from breakeven.engines.sglang.schedule_file import SCHEDULE_FLAG, schedule_file
 from breakeven.engines.version_facts import first_support
 from breakeven.errors import CheckpointError, UsageError
 from breakeven.versions import Version
@@ -56,7 +56,7 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
     if arm.speculation is not None:
         flags += _speculation_flags(arm, arm.speculation, chosen)
         if arm.speculation.schedule:
-            flag = chosen.flag("drafts by batch size") or "--speculative-adaptive-config"
+            flag = chosen.flag("drafts by batch size") or SCHEDULE_FLAG
             path = schedule_file(arm.speculation.schedule, arm.speculation.num_draft_tokens)
             flags += ["--speculative-adaptive", flag, str(path)]
         env |= _forcing(arm.speculation, chosen)

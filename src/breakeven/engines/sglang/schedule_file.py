@@ -16,8 +16,9 @@ from pathlib import Path
 from breakeven.checkpoints.cache import cache_dir
 from breakeven.errors import UsageError
 
-__all__ = ["schedule_file"]
+__all__ = ["SCHEDULE_FLAG", "schedule_file"]
 
+SCHEDULE_FLAG = "--speculative-adaptive-config"
 
 # More requests than any server runs at once.
 _NO_BATCH = 1_000_000

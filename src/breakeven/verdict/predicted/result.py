@@ -106,7 +106,7 @@ class Row(_Frozen):
 
     label: str
     accept_length: Range
-    cost: float
+    cost: Range = Field(description="c, the break-even accept length")
     speedup: Range
     speed: Range | None = Field(default=None, description="Tokens/s as the table gives the plain speed; none where it does not")
     outcome: Outcome

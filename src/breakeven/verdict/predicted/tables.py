@@ -57,7 +57,7 @@ def _row(one: TablePrediction) -> Row:
     return Row(
         label=one.label,
         accept_length=Range(value=one.accept_length.value, low=one.accept_length.low, high=one.accept_length.high),
-        cost=one.cost,
+        cost=Range(value=one.cost.value, low=one.cost.low, high=one.cost.high),
         speedup=Range(value=one.speedup, low=one.low, high=one.high),
         speed=None
         if one.plain_speed is None

@@ -258,8 +258,10 @@ def test_a_server_that_cannot_be_used_is_one_clear_error(
         return answer()
 
     path = tmp_path / "t.jsonl"
-    with scripted(handler) as url, pytest.raises((EngineError, DataError), match=message):
+    with scripted(handler) as url, pytest.raises((EngineError, DataError, UsageError), match=message) as told:
         collect(path, url, make_chat_target(), key="THE_KEY")
+    # the server does what it was started for; the folder beside it is the user's to mend
+    assert ("renders prompts" in message) == isinstance(told.value, UsageError)
     assert set(keys) == {"Bearer k-secret"}
     assert b"k-secret" not in path.read_bytes()
 

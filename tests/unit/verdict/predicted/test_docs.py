@@ -32,7 +32,7 @@ def test_examples_print_what_is_shown(command: str, shown: str, monkeypatch: pyt
     if "--target" in command:
         pytest.importorskip("aiconfigurator_core")
     monkeypatch.chdir(ROOT)
-    done = CliRunner().invoke(app, shlex.split(command), env={"COLUMNS": "100"})
+    done = CliRunner().invoke(app, shlex.split(command), env={"COLUMNS": "120"})
     assert done.exit_code == 0, done.output
     assert " ".join(shown.split()) in " ".join(done.output.split())
 
