@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from breakeven.checkpoints.cache import cache_dir
 from breakeven.checkpoints.folder import ModelFolder, fingerprint, open_folder
-from breakeven.checkpoints.whole_folder import model_folder
+from breakeven.checkpoints.model_folder import model_folder
 from breakeven.checkpoints.writing import NewTensor, bfloat16, write_safetensors
 from breakeven.errors import CheckpointError
 

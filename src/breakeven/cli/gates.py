@@ -28,10 +28,11 @@ def gates(
     fault."""
     from rich.console import Console
 
+    from breakeven.checkpoints.named_path import without_detours
     from breakeven.drafter.training.plan import load_train_plan
 
     messages = Console(stderr=True)
-    chosen, base = load_train_plan(plan), plan.absolute().parent
+    chosen, base = load_train_plan(plan), without_detours(plan.absolute().parent)
     run = run_after if after else run_before
     report = run(chosen, base, lambda line: messages.print(line, markup=False, highlight=False, soft_wrap=True))
     if as_json:
@@ -66,8 +67,10 @@ def run_after(plan: TrainPlan, base: Path, say: Callable[[str], None]) -> GatesR
 
 
 def _kept(report: GatesReport, file: Path) -> GatesReport:
+    from breakeven.whole import write_whole
+
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_whole(file, report.model_dump_json(indent=2) + "\n")
     return report
 
 

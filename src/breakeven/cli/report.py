@@ -28,10 +28,10 @@ def report(
     """Write what a run or a table of reported figures says, as a page, Markdown, JSON or CSV."""
     from breakeven.cli.results import read_result
     from breakeven.errors import UsageError
-    from breakeven.experiment.whole_file import write_whole
     from breakeven.report.html import render_html
     from breakeven.report.markdown import render_markdown
     from breakeven.report.spreadsheet import render_csv
+    from breakeven.whole import write_whole
 
     result = read_result(source)
     match form:

@@ -29,10 +29,10 @@ from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.served import AttachedArm, LaunchedArm, Questions
 from breakeven.experiment.signalled import until_signalled
 from breakeven.experiment.store import check_plan
-from breakeven.experiment.whole_file import write_whole
 from breakeven.loadgen.answers import GreedyAnswer
 from breakeven.loadgen.prompts import prompt_sequence
 from breakeven.loadgen.samples import Prompt
+from breakeven.whole import write_whole
 
 __all__ = ["FOLDER", "Answered", "Asked", "Asking", "collect_answers", "what_to_ask"]
 

@@ -21,6 +21,7 @@ import orjson
 import yaml
 
 from breakeven.acceptance import Acceptance
+from breakeven.checkpoints.named_path import without_detours
 from breakeven.engines.base import Counters
 from breakeven.errors import StoreError
 from breakeven.experiment.plan import Plan, plan_difference
@@ -29,8 +30,8 @@ from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.samples_codec import StoredSamples, encode_samples
 from breakeven.experiment.store_schema import check_version, connect, create_tables, explained, is_outdated, transaction, upgrade
 from breakeven.experiment.trial import Trial
-from breakeven.experiment.whole_file import write_whole
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, Void
+from breakeven.whole import write_whole
 
 __all__ = ["DATABASE", "RunStore", "check_plan", "last_command", "read_run", "stored_plan", "write_report"]
 
@@ -271,7 +272,7 @@ def write_report(folder: Path, page: str) -> Path:
     Raises:
         StoreError: it cannot be written.
     """
-    report = folder.absolute() / "report.html"
+    report = without_detours(folder.absolute()) / "report.html"
     with explained(report):
         write_whole(report, page)
     return report

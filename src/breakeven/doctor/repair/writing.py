@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from breakeven.checkpoints.folder import ModelFolder, open_folder, side_file
-from breakeven.checkpoints.whole_folder import model_folder
+from breakeven.checkpoints.model_folder import model_folder
 from breakeven.checkpoints.writing import write_safetensors
 from breakeven.doctor.drafter import Drafter
 from breakeven.doctor.evidence import Evidence

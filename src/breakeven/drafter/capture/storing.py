@@ -6,7 +6,6 @@ Each shard is written beside its place, flushed, renamed, and only then named in
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
@@ -35,14 +35,14 @@ from breakeven.drafter.capture.store_format import (
     shard_name,
 )
 from breakeven.drafter.data.samples import Sample
+from breakeven.drafter.folder_lock import LOCK, folder_lock
 from breakeven.errors import StoreError
 from breakeven.units import format_bytes
+from breakeven.whole import UNFINISHED, whole_file
 
 __all__ = ["Progress", "check_space", "store_states"]
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-LOCK = ".lock"
-PARTIAL = ".partial"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +92,10 @@ def store_states(
         StoreError: the folder holds other states, another process writes there, or the disk is full (finished shards are kept).
         DataError, CheckpointError: what the capture finds wrong; finished shards are kept.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be created ({error.strerror}); take another --out") from error
-    with _locked(folder):
+    with folder_lock(folder, doing="storing states", advice="take another --out"):
         if (folder / MANIFEST).exists():
             _check_same(folder, manifest)
-        elif any(file.name != LOCK for file in folder.iterdir()):
+        elif any(file.name != LOCK and not fnmatch(file.name, UNFINISHED) for file in folder.iterdir()):
             raise StoreError(f"{folder}: not empty, and not a folder of stored states; take another --out")
         else:
             _write_whole(folder / MANIFEST, manifest.text().encode(), "the manifest")
@@ -174,18 +170,10 @@ def _finish(path: Path, content: bytes, what: str) -> FileLine:
 
 
 def _write_whole(path: Path, content: bytes, what: str) -> None:
-    partial = path.with_name(path.name + PARTIAL)
     with _disk_errors(path, what):
-        try:
-            with partial.open("wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(opened.fileno())
-            partial.replace(path)
-            _sync_folder(path.parent)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        with whole_file(path, replaces=True) as opened:
+            opened.write(content)
+        _sync_folder(path.parent)
 
 
 def _append(path: Path, line: FileLine, what: str) -> None:
@@ -219,18 +207,3 @@ def _disk_errors(path: Path, what: str) -> Iterator[None]:
                 "same command again"
             ) from error
         raise StoreError(f"{path}: cannot be written ({error.strerror}); what was finished before is kept") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One writer a folder; the lock goes with the process, however that ends."""
-    try:
-        lock = (folder / LOCK).open("wb")
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be written to ({error.strerror}); take another --out") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreError(f"{folder}: another process is storing states there; wait for it, or take another --out") from error
-        yield

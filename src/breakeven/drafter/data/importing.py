@@ -22,6 +22,7 @@ from breakeven.drafter.data.splitting import split_prompts
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.drafter.data.training_records import AnswerRecord, Header, refuse_to_replace
 from breakeven.errors import DataError, UsageError
+from breakeven.whole import whole_file
 
 __all__ = ["Imported", "import_conversations"]
 
@@ -97,9 +98,8 @@ def import_conversations(
     made = Imported(path=path, num_conversations=len(conversations))
     header = Header(target=target.identity, settings={"imported": [file.name for file in files], "turns": turns})
     seen: set[tuple[int, ...]] = set()
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as out:
+        with whole_file(path, replaces=True) as out:
             out.write(header.line())
             for number, (kind, messages) in enumerate(conversations, start=1):
                 for record in _records(messages, kind, sides[prompt_id(messages[:-1])], target, turns, made):
@@ -113,14 +113,11 @@ def import_conversations(
                     made.num_answer_tokens += sum(end - begin for begin, end in record.earlier_answers)
                     out.write(record.line())
                 tell(number, len(conversations), made.num_answer_tokens)
-        if not made.num_samples:
-            reasons = "; ".join(reason for reason, _ in made.left_out.most_common(2))
-            raise DataError(f"{path}: nothing to train on in {len(conversations)} conversations ({reasons})")
-        partial.replace(path)
+            if not made.num_samples:
+                reasons = "; ".join(reason for reason, _ in made.left_out.most_common(2))
+                raise DataError(f"{path}: nothing to train on in {len(conversations)} conversations ({reasons})")
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror}); nothing of it was kept") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return made
 
 

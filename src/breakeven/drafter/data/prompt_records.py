@@ -20,6 +20,7 @@ from typing import Any, Literal
 import orjson
 
 from breakeven.errors import DataError
+from breakeven.whole import whole_file
 
 __all__ = [
     "MAX_LINE_BYTES",
@@ -106,14 +107,11 @@ def write_prompt_records(path: Path, records: Iterable[PromptRecord]) -> None:
     Raises:
         DataError: the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as file:
+        with whole_file(path, replaces=True) as file:
             for record in records:
                 file.write(orjson.dumps(record.as_json()) + b"\n")
-        partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise DataError(f"{path}: cannot be written ({error.strerror}); nothing of it was kept") from error
 
 

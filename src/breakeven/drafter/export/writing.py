@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from breakeven.checkpoints.folder import ModelFolder, open_folder
-from breakeven.checkpoints.whole_folder import model_folder
+from breakeven.checkpoints.model_folder import model_folder
 from breakeven.drafter.evaluation.result import Evaluation
 from breakeven.drafter.export.head_config import Engines, doubts_of, head_config, refuse_inexpressible
 from breakeven.drafter.export.provenance import PROVENANCE_NAME, Provenance, target_provenance, tensor_hashes

@@ -19,8 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from breakeven.checkpoints.whole_folder import UNFINISHED, whole_folder
 from breakeven.errors import StoreError
+from breakeven.whole import UNFINISHED, whole_folder
 
 __all__ = [
     "Checkpoint",

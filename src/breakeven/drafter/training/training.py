@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,19 @@ import torch
 from safetensors.torch import load_file
 
 from breakeven.drafter.export.writing import write_head
+from breakeven.drafter.folder_lock import folder_lock
 from breakeven.drafter.model.eagle3 import Eagle3Weights
 from breakeven.drafter.training.checkpoint import newest_checkpoint, read_state
 from breakeven.drafter.training.held_out import prepare_judge
 from breakeven.drafter.training.kernel_choice import choose_kernels
 from breakeven.drafter.training.module import Eagle3Module
-from breakeven.drafter.training.opening import DRAFTER, open_parts
+from breakeven.drafter.training.opening import DRAFTER, Parts, open_parts
 from breakeven.drafter.training.plan_schema import TrainPlan
 from breakeven.drafter.training.processes import Processes
 from breakeven.drafter.training.states_source import StatesSource
 from breakeven.drafter.training.trainer import Progress, Trainer, refuse_other_plan, refuse_uneven
 from breakeven.errors import UsageError
+from breakeven.whole import write_whole
 
 __all__ = ["TrainingResult", "train"]
 
@@ -78,6 +81,13 @@ def _train(
     _tell_earlier(plan, base / plan.out, say)
     refuse_uneven(plan, processes)  # before the target is opened and answers
     parts = open_parts(plan, base, processes, say)
+    lock = folder_lock(parts.out, doing="training", advice="name another folder in out")
+    with lock if processes.rank == 0 else nullcontext():
+        return _trained(parts, processes, tell, say)
+
+
+def _trained(parts: Parts, processes: Processes, tell: Callable[[Progress], None], say: Callable[[str], None]) -> TrainingResult:
+    plan = parts.plan
     config, corpus, capture, dtype, out = parts.config, parts.corpus, parts.capture, parts.dtype, parts.out
     notes = list(parts.notes)
     objective = parts.fresh_objective(dtype)
@@ -145,7 +155,7 @@ def _train(
             },
             metrics=None if judge is None else judge.evaluation(_in(weights, dtype)),
         )
-        (out / RESULT).write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
+        write_whole(out / RESULT, json.dumps(result.as_json(), indent=2) + "\n")
     return result
 
 

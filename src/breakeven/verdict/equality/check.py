@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from breakeven.errors import StoreError
 from breakeven.experiment.answering import FOLDER, Answered, Asking
 from breakeven.experiment.record import RunRecord
-from breakeven.experiment.whole_file import write_whole
 from breakeven.findings import Finding
 from breakeven.verdict.equality.deciding import ALPHA
 from breakeven.verdict.equality.judge import Passes, judge_arm
 from breakeven.verdict.equality.result import SCHEMA_VERSION, ArmEquality, Equality
 from breakeven.verdict.judge import judge
 from breakeven.verdict.result import Result
+from breakeven.whole import write_whole
 
 __all__ = ["FILE", "faulty_arms", "judge_equality", "read_equality", "with_equality", "without_arms", "write_equality"]
 

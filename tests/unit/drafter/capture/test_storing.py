@@ -19,7 +19,9 @@ from breakeven.drafter.capture.capture import Capture
 from breakeven.drafter.capture.store_format import MANIFEST, planned_manifest
 from breakeven.drafter.capture.stored import StoredStates
 from breakeven.drafter.capture.storing import check_space, store_states
+from breakeven.drafter.folder_lock import LOCK
 from breakeven.errors import DataError, StoreError
+from breakeven.whole import UNFINISHED
 
 LENGTHS = (9, 40, 1, 17, 33, 25, 12)
 # Fifty tokens a shard in float32, twice that in bfloat16.
@@ -49,7 +51,7 @@ def store(folder, target, samples, **changes):
 
 
 def files_of(folder):
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != storing.LOCK}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != LOCK}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -154,13 +156,21 @@ def test_kill_9_while_writing_loses_one_shard_at_most(make_target, random_sample
     assert store(out, target, samples) < len(manifest.shards)
     expected = tmp_path / "whole"
     store(expected, target, samples)
-    assert {name: content for name, content in files_of(out).items() if not name.endswith(storing.PARTIAL)} == files_of(expected)
+    assert files_of(out) == files_of(expected)
+
+
+def test_a_kill_before_the_manifest_has_its_name_leaves_a_folder_that_can_be_used(make_target, random_samples, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / f".{MANIFEST}-0a1b2c3d.writing").write_text('{"half')
+    assert store(out, make_target(), random_samples(*LENGTHS)) > 0
+    assert not list(out.glob(UNFINISHED))
 
 
 @pytest.mark.parametrize(
     ("leftover", "content"),
     [
-        ("states-00001.safetensors.partial", b"half a shard"),
+        (".states-00001.safetensors-0a1b2c3d.writing", b"half a shard"),
         ("states-00001.safetensors", b"a whole one whose line was never written"),
         ("finished.jsonl", None),
     ],
@@ -194,7 +204,7 @@ def test_a_full_disk_keeps_finished_shards_and_leaves_no_half_file(make_target, 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
-    assert not list(out.glob("*.partial"))
+    assert not list(out.glob(UNFINISHED))
     assert store_states(out, manifest, samples, lambda: Capture.from_folder(target, (1, 2, 3), device="cpu")) == 1
     StoredStates(out).capture(samples)
 

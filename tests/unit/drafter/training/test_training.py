@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 from breakeven.checkpoints.folder import open_folder
 from breakeven.cli import app, main
 from breakeven.drafter.export.reading import read_head
+from breakeven.drafter.folder_lock import folder_lock
 from breakeven.drafter.training import training
-from breakeven.errors import DataError, PlanError
+from breakeven.errors import DataError, PlanError, StoreError
 
 PAGE = (Path(__file__).parents[4] / "docs" / "training.md").read_text(encoding="utf-8")
 COMMAND = shlex.split(re.findall(r"^    breakeven (train .*)$", PAGE, re.MULTILINE)[0])
@@ -95,6 +96,16 @@ def test_a_training_that_goes_on_says_so_and_another_plan_is_refused_before_the_
     monkeypatch.setattr(training, "open_parts", lambda *_: pytest.fail("opened before the plan was compared"))
     with pytest.raises(PlanError, match=r"seed: 0 -> 5"):
         CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+
+
+def test_two_trainings_do_not_write_to_one_folder(workplace):
+    write_plan(epochs=1)
+    with folder_lock(workplace / "out", doing="training", advice=""), pytest.raises(StoreError) as caught:
+        run("train", "train.yaml")
+    out = workplace / "out"
+    assert str(caught.value) == f"{out}: another process is training there; wait for it, or name another folder in out"
+    assert not (workplace / "out" / "checkpoints").exists()
+    run("train", "train.yaml")
 
 
 @pytest.mark.gpu

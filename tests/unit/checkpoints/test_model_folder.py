@@ -1,4 +1,4 @@
-"""A folder is there with all its files or not at all."""
+"""A model's folder is there with all its files or not at all, and never in place of another."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from breakeven.checkpoints import whole_folder as module
-from breakeven.checkpoints.whole_folder import UNFINISHED, model_folder, whole_folder
+from breakeven.checkpoints.model_folder import model_folder
 from breakeven.errors import CheckpointError
 
 
@@ -28,32 +27,13 @@ def full_disk() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_everything_is_on_the_disk_before_the_name_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flushed: list[str] = []
-    monkeypatch.setattr(module, "_flush", lambda path: flushed.append(path.name))
-    with whole_folder(tmp_path / "deep" / "out", replaces=False) as building:
-        (building / "a").write_text("a")
-        assert not (tmp_path / "deep" / "out").exists()
-        assert [building] == list((tmp_path / "deep").glob(UNFINISHED))
-    assert flushed == ["a", building.name, "deep"]
-    assert names(tmp_path / "deep") == ["out"]
-    assert (tmp_path / "deep" / "out").stat().st_mode & 0o777 == 0o755
-
-
-def test_what_stood_there_is_replaced_at_the_end_and_only_if_asked(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    for text in ("first", "second"):
-        with whole_folder(out, replaces=True) as building:
-            (building / text).write_text(text)
-    assert names(out) == ["second"]
-    with pytest.raises(KeyboardInterrupt), whole_folder(out, replaces=True):
-        raise KeyboardInterrupt
-    with pytest.raises(OSError, match="not empty"), whole_folder(out, replaces=False):
-        pass
-    with pytest.raises(CheckpointError, match="is there already"), model_folder(out):
-        pass
-    assert names(tmp_path) == ["out"]
-    assert names(out) == ["second"]
+def test_what_stands_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("out", "link"):
+        with pytest.raises(CheckpointError, match="is there already"), model_folder(tmp_path / name):
+            pass
+    assert names(tmp_path) == ["link", "out"]
 
 
 def test_of_two_that_write_one_model_folder_the_first_to_end_wins(tmp_path: Path) -> None:
@@ -61,7 +41,7 @@ def test_of_two_that_write_one_model_folder_the_first_to_end_wins(tmp_path: Path
     (slow.__enter__() / "slow").write_text("")
     with model_folder(tmp_path / "out") as fast:
         (fast / "fast").write_text("")
-    with pytest.raises(CheckpointError, match="not empty"):
+    with pytest.raises(CheckpointError, match="somebody else has written it in the meantime"):
         slow.__exit__(None, None, None)
     assert names(tmp_path) == ["out"]
     assert names(tmp_path / "out") == ["fast"]
@@ -75,3 +55,13 @@ def test_a_full_disk_under_tensors_and_under_text(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"out: cannot be written \(File too large\)"), model_folder(out) as building:
         (building / "config.json").write_text("x" * 2000)
     assert names(tmp_path) == []
+
+
+def test_whoever_may_read_the_folder_may_read_its_tensors(tmp_path: Path) -> None:
+    with model_folder(tmp_path / "out") as building:
+        save_file({"a": np.zeros(1, dtype=np.float32)}, building / "model.safetensors")
+        # as newer releases of safetensors leave what they write
+        (building / "model.safetensors").chmod(0o600)
+        (building / "config.json").write_text("{}")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
+    assert modes["model.safetensors"] == modes["config.json"]
