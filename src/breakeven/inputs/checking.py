@@ -42,11 +42,17 @@ def check_table(
     try:
         return schema.model_validate(content)
     except ValidationError as fault:
-        details = fault.errors(include_url=False)
+        details = _causes(fault.errors(include_url=False))
         messages = [_message(detail, schema, lines, where, whole) for detail in details[:MAX_SHOWN_ERRORS]]
         if len(details) > MAX_SHOWN_ERRORS:
             messages.append(f"and {len(details) - MAX_SHOWN_ERRORS} more")
         raise error("\n".join(messages)) from fault
+
+
+def _causes(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without complaints that a list is too short where it only is because its items were refused."""
+    refused = {detail["loc"][:-1] for detail in details} | {detail["loc"][:-2] for detail in details}
+    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in refused]
 
 
 def shown(value: object) -> str:
@@ -79,6 +85,8 @@ def _message(detail: ErrorDetails, schema: type[BaseModel], lines: Lines, where:
         what = "a key that is no text" if kind == "string_type" else "the key"
         problem = "put yes, no, on, off and numbers in quotes" if kind == "string_type" else _expected(detail)
         return f"{prefix}: {key} has {what} ({shown(detail['input'])}); {problem}"
+    if kind == "invalid_key":
+        return f"{prefix}: a key is {shown(detail['input'])}, which is no word; put yes, no, on, off, numbers and dates in quotes"
     if kind == "too_short":
         at_least, found = detail["ctx"]["min_length"], detail["ctx"]["actual_length"]
         has = f"has {found}" if found else "is empty"

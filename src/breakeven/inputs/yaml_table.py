@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -13,6 +13,8 @@ from breakeven.errors import BreakevenError
 __all__ = ["Lines", "Location", "parse_yaml_table"]
 
 MAX_NODES = 20_000
+# YAML 1.1 has numbers to the base of 60 (1:30 is 90), 16 and 2: short texts of numbers that no machine has room to print
+MAX_NUMBER_CHARACTERS = 100
 
 Location = tuple[str, ...]
 # the line, 1-based, of every key and list item by its path; an item of a list is known by its number
@@ -23,6 +25,17 @@ class _Loader(yaml.SafeLoader):
     """Numbers as people write them: YAML 1.1, which PyYAML reads, takes 1e-3 for text and wants 1.0e-3."""
 
 
+def _number(read: Callable[[yaml.SafeLoader, yaml.ScalarNode], float]) -> Callable[[yaml.SafeLoader, Any], float]:
+    def checked(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
+        if len(node.value) > MAX_NUMBER_CHARACTERS:
+            raise yaml.constructor.ConstructorError(None, None, f"a number of {len(node.value)} characters", node.start_mark)
+        return read(loader, node)
+
+    return checked
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _number(yaml.SafeLoader.construct_yaml_int))
+_Loader.add_constructor("tag:yaml.org,2002:float", _number(yaml.SafeLoader.construct_yaml_float))
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+\Z"), list("-+.0123456789")
 )
@@ -43,7 +56,7 @@ def parse_yaml_table(text: str, where: str, *, expected: str, error: type[Breake
         lines = dict(_lines(root, where, expected, error)) if root is not None else {}
         content = loader.construct_document(root) if root is not None else None
     # the reader of a tagged value (`!!bool x`) lets whatever it stumbles over through
-    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError) as fault:
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as fault:
         raise error(_yaml_message(fault, where)) from fault
     if not isinstance(content, dict):
         found = "nothing" if content is None else "a list" if isinstance(content, list) else repr(content)[:80]
@@ -60,7 +73,10 @@ def _lines(root: yaml.Node, where: str, expected: str, error: type[BreakevenErro
         if isinstance(node, yaml.MappingNode):
             seen: dict[str, int] = {}
             for key_node, value_node in node.value:
-                key, line = str(key_node.value), key_node.start_mark.line + 1
+                line = key_node.start_mark.line + 1
+                if not isinstance(key_node, yaml.ScalarNode):
+                    raise error(f"{where}:{line}: a list or table stands where a key is expected; expected a word")
+                key = key_node.value
                 if key in seen and key != "<<":
                     raise error(f"{where}:{line}: key {key!r} stands on line {seen[key]} too; expected it once")
                 seen[key] = line

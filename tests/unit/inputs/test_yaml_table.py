@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field
 
 from breakeven.errors import ReportedError, UsageError
+from breakeven.inputs.checking import check_table
 from breakeven.inputs.text import read_text
 from breakeven.inputs.yaml_table import parse_yaml_table
 
@@ -36,6 +38,13 @@ def bomb(link: str) -> str:
         ("a:\n\t- 1", "f.yaml:2: not valid YAML at column 1"),
         ("!!python/object/apply:os.system [id]", "f.yaml:1: not valid YAML"),
         ("a: !!int x", "f.yaml: not valid YAML (ValueError"),
+        (f"a: 0x{'f' * 5000}", "f.yaml:1: not valid YAML at column 4 (a number of 5002 characters)"),
+        (f"a: 1\nb: 1{':1' * 50_000}", "f.yaml:2: not valid YAML at column 4 (a number of 100001 characters)"),
+        (f"a: 1{':1' * 300}.5", "a number of 603 characters"),
+        (f"a: !!float 1{':1' * 300}", "a number of 601 characters"),
+        (f"a: {'9' * 5000}", "a number of 5000 characters"),
+        ("? [a]\n: 1", "f.yaml:1: a list or table stands where a key is expected"),
+        (bomb("[{}]") + "? *k\n: 1", "a list or table stands where a key is expected"),
         ("a: 1\n---\nb: 2", "f.yaml:2: not valid YAML"),
         ("- a", "f.yaml: holds a list; expected a table"),
         ("", "f.yaml: holds nothing; expected a table"),
@@ -83,3 +92,22 @@ def test_text_is_read_within_bounds(tmp_path: Path) -> None:
 def test_numbers_with_exponents_are_numbers() -> None:
     content, _ = parsed("a: 1e-3\nb: 5E+2\nc: -.5e1\nd: 1.0e30\ne: 1e3x\nf: '1e3'\ng: e3\nh: 1.\n")
     assert content == {"a": 0.001, "b": 500.0, "c": -5.0, "d": 1e30, "e": "1e3x", "f": "1e3", "g": "e3", "h": 1.0}
+
+
+def test_an_entry_that_is_refused_does_not_make_its_list_empty_and_a_key_that_is_no_word_is_named() -> None:
+    class Item(BaseModel):
+        count: int = Field(ge=1)
+
+    class Table(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        items: tuple[Item, ...] = Field(min_length=1)
+
+    def complaint(text: str) -> str:
+        content, lines = parsed(text)
+        with pytest.raises(UsageError) as caught:
+            check_table(Table, content, lines, "f.yaml", whole="the table", error=UsageError)
+        return str(caught.value)
+
+    assert complaint("items: [{count: 0}]") == "f.yaml:1: items.0.count is 0; expected greater than or equal to 1"
+    assert complaint("items: []") == "f.yaml:1: items is empty; expected at least one entry"
+    assert "f.yaml: a key is True, which is no word; put yes, no" in complaint("items: [{count: 1}]\nyes: 1")
