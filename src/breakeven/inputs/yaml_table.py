@@ -13,6 +13,7 @@ from breakeven.errors import BreakevenError
 __all__ = ["Lines", "Location", "parse_yaml_table"]
 
 MAX_NODES = 20_000
+MAX_DEPTH = 50
 # YAML 1.1 has numbers to the base of 60 (1:30 is 90), 16 and 2: short texts of numbers that no machine has room to print
 MAX_NUMBER_CHARACTERS = 100
 
@@ -70,6 +71,8 @@ def _lines(root: yaml.Node, where: str, expected: str, error: type[BreakevenErro
         if not waiting:
             return
         location, node = waiting.pop()
+        if len(location) > MAX_DEPTH:
+            raise error(f"{where}: nested deeper than {MAX_DEPTH} (an alias inside what it stands for?); expected {expected}")
         if isinstance(node, yaml.MappingNode):
             seen: dict[str, int] = {}
             for key_node, value_node in node.value:

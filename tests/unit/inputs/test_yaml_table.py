@@ -32,7 +32,8 @@ def bomb(link: str) -> str:
     [
         (bomb("[{}]"), "more than 20000 entries (aliases that repeat each other?); expected a table"),
         (bomb("{{<<: [{}]}}"), "more than 20000 entries"),
-        ("a: &a [*a]", "more than 20000 entries"),
+        ("a: &a [*a]", "f.yaml: nested deeper than 50 (an alias inside what it stands for?); expected a table"),
+        ("a: " + "[" * 60 + "]" * 60, "nested deeper than 50"),
         ("[" * 50_000, "not valid YAML"),
         ("a: 1\nb: 2\na: 3", "f.yaml:3: key 'a' stands on line 1 too; expected it once"),
         ("a:\n\t- 1", "f.yaml:2: not valid YAML at column 1"),
