@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["NEEDS", "Answers", "Evidence", "Need"]
 
 Need = Literal[
-    "draft", "target", "parent", "engine", "launch", "baseline", "readings", "run", "measured", "measured", "answers", "gpu-memory",
-    "training-log", "run or answers", "start-up log",
+    "draft", "target", "parent", "engine", "launch", "baseline", "readings", "run", "measured", "answers", "gpu-memory",
+    "training-log", "run or answers", "start-up log", "launch alone", "other engine",
 ]  # fmt: skip
 NEEDS: dict[Need, str] = {
     "draft": "--draft DIR",
@@ -43,6 +43,9 @@ NEEDS: dict[Need, str] = {
     "gpu-memory": "--gpu-memory GIB of one device",
     "training-log": "--log FILE of the training",
     "start-up log": "--log FILE of a server that did not start",
+    # in place of "launch", where a plan or a run was given and does not tell
+    "launch alone": "--launch 'COMMAND' in place of --plan: how this arm was started is not known from its plan or run",
+    "other engine": "an arm or a command that starts vLLM or SGLang: this arm's engine has none of their flags",
 }
 
 
@@ -71,7 +74,8 @@ class Evidence:
     starts: logs of servers that never decoded.
     training: what a trainer's log prints, by name (last value), such as tau_sim.
     gpu_memory_bytes: of one device.
-    expected_length: accept length that the drafter's card, another server or the user names."""
+    expected_length: accept length that the drafter's card, another server or the user names.
+    arm_engine: engine of the plan's or run's arm, whatever it is; None where there is none."""
 
     draft: Drafter | None = None
     target: ModelFolder | None = None
@@ -89,6 +93,7 @@ class Evidence:
     answers: Answers | None = None
     gpu_memory_bytes: int | None = None
     expected_length: float | None = None
+    arm_engine: str | None = None
 
     def has(self, need: Need) -> bool:
         return {
@@ -106,7 +111,20 @@ class Evidence:
             "gpu-memory": self.gpu_memory_bytes is not None,
             "training-log": bool(self.training),
             "start-up log": bool(self.starts),
+            "launch alone": self.launch is not None,
+            "other engine": self.launch is not None,
         }[need]
+
+    def lacks(self, need: Need) -> Need:
+        """What would bring a `need` that is not there: not a plan or a run again, where one was given and does not tell."""
+        if need not in ("launch", "baseline") or self.launch is not None or self.arm_engine is None:
+            return need
+        return "other engine" if self.has_other_engine else "launch alone"
+
+    @property
+    def has_other_engine(self) -> bool:
+        """The arm is served by an engine that the rules on flags and releases know nothing of."""
+        return self.arm_engine is not None and self.arm_engine not in ("vllm", "sglang")
 
     @cached_property
     def observed(self) -> tuple[Observation, ...]:

@@ -20,7 +20,7 @@ def examine(evidence: Evidence, rules: Iterable[Rule] = RULES) -> DoctorResult:
     unchecked: list[Unchecked] = []
     num_checked = 0
     for rule in rules:
-        missing = tuple(need for need in rule.needs if not evidence.has(need))
+        missing = tuple(dict.fromkeys(evidence.lacks(need) for need in rule.needs if not evidence.has(need)))
         if missing:
             unchecked.append(Unchecked(code=rule.code, needs=missing))
             continue
@@ -76,6 +76,8 @@ def _examined(evidence: Evidence) -> Iterator[str]:
         yield f"parent drafter {evidence.parent.folder.path}"
     if evidence.engine is not None:
         yield f"engine {evidence.engine_text}" + (f" ({evidence.version_source})" if evidence.version_source else "")
+    elif evidence.has_other_engine:
+        yield f"an arm of engine {evidence.arm_engine}, which has none of vLLM's and SGLang's flags"
     if evidence.launch is not None:
         yield f"launch command ({len(evidence.launch.flags)} flags)"
     if evidence.baseline is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from breakeven.doctor.beside import PROVENANCE, side_json
 from breakeven.doctor.evidence import Evidence
-from breakeven.doctor.observed import Observation
+from breakeven.doctor.observed import ENOUGH_ROUNDS, Observation
 from breakeven.doctor.public_figures import public_accept_length
 from breakeven.doctor.told import Confidence
 
@@ -35,7 +35,7 @@ def expectation(evidence: Evidence, one: Observation) -> Expectation | None:
         return None
     measured = _measured(evidence, one.num_drafted)
     if measured is not None:
-        return Expectation(length=measured, source=f"{PROVENANCE}: accept length at export", confidence="high")
+        return measured
     for name in _target_names(evidence, one):
         published = public_accept_length(name, one.num_drafted)
         if published is not None:
@@ -50,19 +50,40 @@ def expectation(evidence: Evidence, one: Observation) -> Expectation | None:
     return Expectation(length=usual, source="the weakest published EAGLE-3 heads", confidence="low")
 
 
-def _measured(evidence: Evidence, num_drafted: int) -> float | None:
-    """Held-out accept length that Breakeven recorded with the head, for as many drafts."""
+def _measured(evidence: Evidence, num_drafted: int) -> Expectation | None:
+    """Held-out accept length that Breakeven recorded with the head, for as many drafts: of the kind of prompt, or the range of
+    context, that it drafts for worst, because what is served need not be like the mean of what it was judged on."""
     if evidence.draft is None:
         return None
     metrics = side_json(evidence.draft.folder.path, PROVENANCE).get("metrics")
     if not isinstance(metrics, dict) or metrics.get("num_draft_tokens") != num_drafted:
         return None
-    for key in ("without_loops", "overall"):
-        found = metrics.get(key)
-        value = found.get("accept_length") if isinstance(found, dict) else None
-        if isinstance(value, float | int) and not isinstance(value, bool) and 1.0 <= value <= num_drafted + 1:
-            return float(value)
+    overall = next(filter(None, (_length(metrics.get(key), num_drafted) for key in ("without_loops", "overall"))), None)
+    if overall is None:
+        return None
+    parts = [part for key in ("by_kind", "by_context") if isinstance(table := metrics.get(key), dict) for part in table.values()]
+    lengths = [length for part in parts if _holds_enough(part) and (length := _length(part, num_drafted)) is not None]
+    least, most = min([overall, *lengths]), max([overall, *lengths])
+    source = f"{PROVENANCE}: accept length {overall:.2f} at export"
+    if lengths:
+        source += f", {least:.2f} to {most:.2f} by kind of prompt and context"
+    # what was asked then is not what is asked now
+    return Expectation(length=least, source=source, confidence="medium")
+
+
+def _length(found: object, num_drafted: int) -> float | None:
+    value = found.get("accept_length") if isinstance(found, dict) else None
+    if isinstance(value, float | int) and not isinstance(value, bool) and 1.0 <= value <= num_drafted + 1:
+        return float(value)
     return None
+
+
+def _holds_enough(part: object) -> bool:
+    """A single prompt is no kind: those without an interval, or of few rounds, say little."""
+    if not isinstance(part, dict) or part.get("accept_length_low") is None:
+        return False
+    rounds = part.get("num_rounds")
+    return isinstance(rounds, int) and rounds >= ENOUGH_ROUNDS
 
 
 def _target_names(evidence: Evidence, one: Observation) -> Iterator[str]:

@@ -122,6 +122,7 @@ def gather(inputs: Inputs, encode: Encode | None = None) -> Evidence:
         answers=read_answers(inputs.answers, encode) if inputs.answers is not None else None,
         gpu_memory_bytes=round(inputs.gpu_memory_gib * GIB) if inputs.gpu_memory_gib is not None else None,
         expected_length=inputs.expected_length,
+        arm_engine=served.engine,
     )
 
 

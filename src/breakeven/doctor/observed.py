@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from breakeven.findings import Finding
 from breakeven.readers.effects import Level, level
 from breakeven.readers.reading import Reading, ReadResult
+from breakeven.stats.intervals import block_interval
 
 if TYPE_CHECKING:
     from breakeven.experiment.summary import RunSummary
@@ -129,19 +130,26 @@ def _of_run(run: RunSummary) -> Iterator[Observation]:
                     continue
                 group = f"{arm.name}, {drafts} drafts"
             lengths = [counts.per_round_length for counts in windows]
+            counted = level(np.array(lengths), np.array([float(counts.num_rounds) for counts in windows]), drafts)
             version = run.record.facts.get(arm.name, {}).get("version")
             yield Observation(
                 source=f"{arm.name} at {load.label}",
                 group=group,
                 engine=arm.engine,
                 version=str(version) if version is not None else arm.engine_version,
-                level=level(
-                    np.array(lengths),
-                    np.array([float(counts.num_rounds) for counts in windows]),
-                    drafts,
-                ),
+                level=replace(counted, error=max(counted.error, _error_over_launches(run, arm.name, load.label))),
                 num_drafted=drafts,
                 joint=together.joint,
                 running=float(load.concurrency) if load.concurrency is not None else None,
                 least=min(lengths),
             )
+
+
+def _error_over_launches(run: RunSummary, arm: str, load: str) -> float:
+    """Half of the half width that the run's verdict gives the accept length, so that the two do not contradict each other: rounds
+    of one answer are alike, and a few windows hold a few answers. 0 where there is one launch."""
+    launches = [sum(counts[1:], start=counts[0]) for counts in run.acceptance_by_launch(arm, load)]
+    if len(launches) < 2:
+        return 0.0
+    estimate = block_interval([[counts.per_round_length] for counts in launches if counts.num_rounds], assumed_sd=0.0)
+    return (estimate.high - estimate.low) / 4 if estimate.usable else 0.0

@@ -208,7 +208,10 @@ def _names(suspects: Sequence[Suspect]) -> str:
 
 
 def _missing(left: Sequence[Diagnosis], evidence: Evidence, unchecked: Collection[str]) -> Iterator[OpenQuestion]:
-    """Signs whose suspects could be looked for in inputs that were not given."""
+    """Signs whose suspects could be looked for in inputs that were not given. How vLLM or SGLang would read the folder says nothing
+    of what another engine shows."""
+    if evidence.has_other_engine:
+        return
     for kind in dict.fromkeys(_shown(sign) for sign in left):
         blind = [one for one in _suspects(kind, evidence) if one.codes and set(one.codes) <= set(unchecked)]
         needs: list[Need] = [need for need in ("draft", "target", "launch", "engine") if not evidence.has(need)]
@@ -221,7 +224,7 @@ def _missing(left: Sequence[Diagnosis], evidence: Evidence, unchecked: Collectio
             code=first.code,
             question=f"What is behind it: {SIGNS[kind]}? Not looked at yet: {_names(blind)}",
             evidence=(first.title,),
-            provide="; ".join(NEEDS[need] for need in needs),
+            provide="; ".join(NEEDS[evidence.lacks(need)] for need in needs),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -75,7 +75,7 @@ def _message(detail: ErrorDetails, schema: type[BaseModel], lines: Lines, where:
     key = ".".join(location)
     inside = ".".join(location[:-1]) or whole
     if kind == "extra_forbidden":
-        return f"{prefix}: unknown key {location[-1][:80]!r} in {inside}; {_nearest(schema, location)}"
+        return f"{prefix}: unknown key {location[-1][:80]!r} in {inside}; {_nearest(schema, location, whole)}"
     if kind == "missing":
         description = _fields(_section(schema, location)).get(location[-1])
         return f"{prefix}: key {location[-1]!r} is missing in {inside}" + (f"; expected: {description}" if description else "")
@@ -100,7 +100,10 @@ def _expected(detail: ErrorDetails) -> str:
     return detail["msg"].replace("Input should be", "expected")
 
 
-def _nearest(schema: type[BaseModel], location: Location) -> str:
+def _nearest(schema: type[BaseModel], location: Location, whole: str) -> str:
+    elsewhere = [".".join(path) or whole for path in dict.fromkeys(_holders(schema, location[-1]))]
+    if elsewhere:
+        return f"it belongs in {' or '.join(elsewhere[:2])}"
     known = list(_fields(_section(schema, location)))
     nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
     return f"did you mean {nearest[0]!r}?" if nearest else f"known keys: {', '.join(known)}"
@@ -116,6 +119,19 @@ def _section(schema: type[BaseModel], location: Location) -> type[BaseModel]:
                 section = inner[0] if inner else section
                 break
     return section
+
+
+def _holders(section: type[BaseModel], key: str, path: Location = ()) -> Iterator[Location]:
+    """Tables of the file that do have such a key, outermost first."""
+    if key in _fields(section):
+        yield path
+    for name, field in section.model_fields.items():
+        types = list(_types(field.annotation))
+        # names that users give stand between a table of tables and the tables in it
+        inside = (*path, field.alias or name, *(("NAME",) if any(get_origin(one) is dict for one in types) else ()))
+        for inner in types:
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from _holders(inner, key, inside)
 
 
 def _types(annotation: Any) -> Iterator[Any]:

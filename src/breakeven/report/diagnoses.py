@@ -77,7 +77,9 @@ def _unchecked(result: DoctorResult, console: Console, verbose: bool) -> None:
         return
     by_need: dict[str, list[str]] = {}
     for one in result.unchecked:
-        by_need.setdefault(" and ".join(NEEDS[need] for need in one.needs if need in NEEDS), []).append(one.code)
+        # the plan that tells of the baseline tells of the arm too
+        needs = [need for need in one.needs if need in NEEDS and not (need == "launch" and "baseline" in one.needs)]
+        by_need.setdefault("; together with ".join(NEEDS[need] for need in needs), []).append(one.code)
     named = "" if verbose else ", which --verbose names"
     console.print(
         Text(f"Not checked for want of input: {_rules(len(result.unchecked))}{named}. To check more, provide", style="dim")

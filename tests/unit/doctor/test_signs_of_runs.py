@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,6 +176,44 @@ def test_what_a_head_recorded_at_export_is_expected_of_it(tmp_path: Path) -> Non
     assert "all-positions-lower" not in loud(of_run(arm((0.8, 0.65, 0.5)), evidence=evidence))
 
 
+def recorded(length: float, kinds: dict[str, tuple[float, int, float | None]]) -> str:
+    names = ("accept_length", "num_rounds", "accept_length_low")
+    by_kind = {kind: dict(zip(names, figures, strict=True)) for kind, figures in kinds.items()}
+    return json.dumps({"metrics": {"num_draft_tokens": 3, "overall": {"accept_length": length}, "by_kind": by_kind}})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        ({"story": (2.3, 400, 2.0), "letter": (3.2, 300, 2.9)}, False),
+        ({"letter": (3.2, 300, 2.9)}, True),
+        ({"maths": (1.4, 5, 1.2)}, True),  # five rounds
+        ({"code": (1.4, 500, None)}, True),  # one prompt
+        ({"story": (math.nan, 400, 2.0)}, True),
+    ],
+)
+def test_a_head_is_held_against_the_kind_of_prompt_that_it_drafts_for_worst(
+    kinds: dict[str, tuple[float, int, float | None]], told: bool, tmp_path: Path
+) -> None:
+    """Traffic differs from what the head was judged on: what it recorded for stories is healthy, whatever the mean is."""
+    folder = portable().write(tmp_path)
+    (folder / "provenance.json").write_text(recorded(2.8, kinds))
+    result = of_run(arm((0.62, 0.4, 0.25)), evidence=gather(Inputs(draft=str(folder))))
+    assert ("all-positions-lower" in loud(result)) == told
+    assert all(one.confidence != "high" for one in result.findings if one.code == "all-positions-lower")
+
+
+def test_launches_that_differ_leave_the_level_open() -> None:
+    """The doctor is as sure of an accept length as the run's verdict: rounds are no draws of their own."""
+    good, poor = (simulated_run([PLAIN, arm(joint)], loads=(1,), repeats=1) for joint in ((0.75, 0.55, 0.4), (0.5, 0.3, 0.2)))
+    evidence = Evidence(engine="vllm", expected_length=2.6)
+    steady = examine(replace(evidence, run=RunSummary(poor)))
+    assert "all-positions-lower" in loud(steady)
+    trials = [*(one for one in good.trials if one.block % 2), *(one for one in poor.trials if not one.block % 2)]
+    unsteady = examine(replace(evidence, run=RunSummary(replace(poor, trials=trials))))
+    assert "all-positions-lower" not in loud(unsteady)
+
+
 # --- what is measured on --------------------------------------------------------------------------------------------------------
 
 
@@ -249,3 +288,22 @@ def test_a_run_says_which_folder_was_served_and_how(tmp_path: Path, monkeypatch:
     gone = replace(served, speculation=replace(served.speculation, drafter=tmp_path / "gone"))
     monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: replace(record, arms=[plain, gone]))
     assert loud(examine(gather(Inputs(run=tmp_path)))) == ["accept-length-at-floor"]
+
+
+def test_what_no_engine_of_the_rules_served_is_not_asked_for_its_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded engine has no flags to give: asking for --plan again would send the user in a circle."""
+    served = replace(arm((0.4, 0.2, 0.1)), engine="local", target=make_target().write(tmp_path))
+    served = replace(served, speculation=replace(served.speculation, drafter=portable().write(tmp_path)))
+    record = simulated_run([replace(PLAIN, engine="local"), served])
+    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: record)
+    result = examine(gather(Inputs(run=tmp_path, expected_length=2.8)))
+    assert "all-positions-lower" in loud(result)
+    assert any("an arm of engine local" in line for line in result.examined)
+    assert not any("launch" in one.needs or "baseline" in one.needs for one in result.unchecked)
+    assert not any("--plan" in text for text in (result.next_check, *(one.provide for one in result.open_questions)))
+    # an arm that was attached to: its plan says nothing of its flags, a command would
+    attached = replace(served, engine="vllm", url="http://127.0.0.1:1")
+    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: replace(record, arms=[PLAIN, attached]))
+    asked = examine(gather(Inputs(run=tmp_path, expected_length=2.8)))
+    assert any("launch alone" in one.needs for one in asked.unchecked)
+    assert "--launch 'COMMAND' in place of --plan" in asked.next_check
