@@ -18,7 +18,7 @@ from typing import Any
 from breakeven.checkpoints.headers import TensorInfo, printable, read_header, read_json
 from breakeven.errors import CheckpointError
 
-__all__ = ["ModelFolder", "TensorInfo", "fingerprint", "open_folder", "side_file"]
+__all__ = ["ModelFolder", "TensorInfo", "fingerprint", "open_folder", "own_file", "side_file"]
 
 MAX_SHARDS = 10_000
 # Over all shards; the largest public checkpoints hold about 210 000 (packed weight, scale and shape of every expert).
@@ -86,6 +86,26 @@ def fingerprint(folder: ModelFolder) -> str:
         except (OSError, struct.error) as error:
             raise CheckpointError(f"{file}: changed while it was read ({error}); leave model folders alone during a run") from error
     return digest.hexdigest()[:16]
+
+
+def own_file(path: Path, name: str, *, max_bytes: int) -> Path | None:
+    """A file of the folder that is to be read whole; None where there is none.
+
+    Raises:
+        CheckpointError: a link out of the folder, no regular file, or larger than `max_bytes`.
+    """
+    file = _checked(path / name, _allowed_root(path))
+    try:
+        if not file.exists():
+            return None
+        size = file.stat().st_size
+    except OSError as error:
+        raise CheckpointError(f"{file}: cannot be read ({error.strerror}); check its permissions and the disk") from error
+    if not file.is_file():
+        raise CheckpointError(f"{file}: not a regular file; fetch the model again")
+    if size > max_bytes:
+        raise CheckpointError(f"{file}: {size} bytes; expected at most {max_bytes}: damaged, fetch it again")
+    return file
 
 
 def side_file(path: Path, name: str) -> Path | None:

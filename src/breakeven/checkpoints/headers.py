@@ -16,7 +16,7 @@ from typing import Any
 
 from breakeven.errors import CheckpointError
 
-__all__ = ["DTYPE_BITS", "TensorInfo", "printable", "read_header", "read_json"]
+__all__ = ["DTYPE_BITS", "MAX_JSON_BYTES", "TensorInfo", "printable", "read_header", "read_json"]
 
 DTYPE_BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from breakeven.checkpoints.folder import open_folder
-from breakeven.checkpoints.headers import read_json
+from breakeven.checkpoints.folder import open_folder, own_file
+from breakeven.checkpoints.headers import MAX_JSON_BYTES, read_json
 from breakeven.checkpoints.resolve import resolve_model
 from breakeven.drafter.serving.loop import Core
 from breakeven.drafter.serving.options import ServerOptions
@@ -34,8 +34,8 @@ class GenerationDefaults:
         Raises:
             CheckpointError: it is there and cannot be read.
         """
-        file = folder / "generation_config.json"
-        if not file.is_file():
+        file = own_file(folder, "generation_config.json", max_bytes=MAX_JSON_BYTES)
+        if file is None:
             return cls()
         config = read_json(file)
         try:

@@ -19,19 +19,22 @@ import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from breakeven.checkpoints.folder import own_file
+from breakeven.drafter.serving.sandbox import BoundedSandbox
 from breakeven.errors import CheckpointError, UsageError
+from breakeven.inputs.text import read_text
 
 __all__ = ["ChatTemplate"]
+
+MAX_BYTES = 1_000_000
 
 
 class ChatTemplate:
     """`source` is untrusted: it runs in Jinja's immutable sandbox and sees nothing but messages and special tokens."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str], where: str) -> None:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation])
-        environment.filters["tojson"] = _to_json
+        environment = BoundedSandbox([loopcontrols, _Generation], filters={"tojson": _to_json})
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
         self.source = source
@@ -39,12 +42,17 @@ class ChatTemplate:
         # what marks the borders of generated parts: no message can hold it, since nobody knows it
         self._border = f"\ue000{secrets.token_hex(16)}\ue001"
         environment.extend(generation_border=self._border)
+        self._environment = environment
         try:
+            environment.begin()
             self._template = environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
             raise CheckpointError(
                 f"{where}: the chat template is not valid Jinja (line {error.lineno}: {error.message})"
             ) from error
+        # Python's own compiler, to which Jinja hands it, has limits on nesting
+        except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
+            raise CheckpointError(f"{where}: the chat template cannot be compiled ({str(error) or 'nested too deeply'})") from error
 
     @classmethod
     def from_folder(
@@ -55,9 +63,10 @@ class ChatTemplate:
         Raises:
             CheckpointError: there is one and it cannot be read.
         """
-        file = folder / "chat_template.jinja"
-        if file.is_file():
-            return cls(file.read_text(encoding="utf-8"), special_tokens, str(file))
+        file = own_file(folder, "chat_template.jinja", max_bytes=MAX_BYTES)
+        if file is not None:
+            text = read_text(file, max_bytes=MAX_BYTES, expected="a chat template", error=CheckpointError)
+            return cls(text, special_tokens, str(file))
         source = tokenizer_config.get("chat_template")
         if isinstance(source, list):  # several named templates: "default" is the one for plain chat
             named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
@@ -98,8 +107,18 @@ class ChatTemplate:
     def _rendered(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool, variables: Mapping[str, Any]) -> str:
         known = {**variables, **self._special_tokens, "messages": messages, "add_generation_prompt": add_generation_prompt}
         try:
+            self._environment.begin()
             return self._template.render(known)
-        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+        except (
+            jinja2.TemplateError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            RecursionError,
+            MemoryError,
+            AttributeError,
+        ) as error:
             raise UsageError(f"the model's chat template refuses these messages: {error}") from error
 
 

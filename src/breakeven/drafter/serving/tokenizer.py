@@ -12,12 +12,15 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from breakeven.checkpoints.headers import read_json
+from breakeven.checkpoints.folder import own_file
+from breakeven.checkpoints.headers import MAX_JSON_BYTES, read_json
 from breakeven.drafter.serving.templates import ChatTemplate
 from breakeven.errors import CheckpointError, UsageError
 
 __all__ = ["TextTokenizer"]
 
+# the largest public ones have 35 MB
+MAX_TOKENIZER_BYTES = 200_000_000
 SPECIAL_TOKEN_KEYS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
@@ -42,15 +45,17 @@ class TextTokenizer:
         Raises:
             CheckpointError: a file is missing or damaged, or its decoder is not byte-level and not SentencePiece.
         """
-        file = folder / "tokenizer.json"
-        if not file.is_file():
-            raise CheckpointError(f"{file}: missing; expected the fast tokenizer's file (save the tokenizer with transformers)")
+        file = own_file(folder, "tokenizer.json", max_bytes=MAX_TOKENIZER_BYTES)
+        if file is None:
+            raise CheckpointError(
+                f"{folder / 'tokenizer.json'}: missing; expected the fast tokenizer's file (save the tokenizer with transformers)"
+            )
         try:
             tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise CheckpointError(f"{file}: not a tokenizer ({error}); fetch the model again") from error
-        settings_file = folder / "tokenizer_config.json"
-        settings = read_json(settings_file) if settings_file.is_file() else {}
+        settings_file = own_file(folder, "tokenizer_config.json", max_bytes=MAX_JSON_BYTES)
+        settings = read_json(settings_file) if settings_file is not None else {}
         special = {key: _content(settings[key]) for key in SPECIAL_TOKEN_KEYS if settings.get(key) is not None}
         return cls(tokenizer, ChatTemplate.from_folder(folder, settings, special), special.get("eos_token"))
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,35 @@ def test_folder_without_tokenizer_and_with_a_damaged_one(tmp_path: Path) -> None
         TextTokenizer.from_folder(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
     with pytest.raises(CheckpointError, match="not a tokenizer"):
+        TextTokenizer.from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
+def test_what_is_no_file_of_the_folder_is_not_read(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    sentencepiece().save(str(folder / "tokenizer.json"))
+    secret = tmp_path / "secret"
+    secret.write_text("{}")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(secret)
+    with pytest.raises(CheckpointError, match="links out of a model folder are not followed"):
+        TextTokenizer.from_folder(folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(CheckpointError, match=f"{name}: not a regular file"):
+        TextTokenizer.from_folder(folder)
+    (folder / name).unlink()
+    with (folder / name).open("wb") as sparse:
+        sparse.truncate(10**12)
+    with pytest.raises(CheckpointError, match=f"{name}: 1000000000000 bytes; expected at most"):
+        TextTokenizer.from_folder(folder)
+
+
+def test_a_template_that_is_not_utf8(tmp_path: Path) -> None:
+    sentencepiece().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(CheckpointError, match="byte 0 is not UTF-8; expected a chat template"):
         TextTokenizer.from_folder(tmp_path)
 
 
