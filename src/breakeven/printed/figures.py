@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = ["Bounds", "PrintedFigure"]
@@ -42,12 +43,25 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class PrintedFigure:
-    """`PrintedFigure.parse("0.42")` is 0.42 with a half-width of 0.005; "42 %" is the same; a float stands for its own digits."""
+    """`PrintedFigure.parse("0.42")` is 0.42 with a half-width of 0.005; "42 %" is the same; a float stands for its own digits.
+
+    runs: the figures that this is the mean of, where several were given."""
 
     value: float
     half_width: float = 0.0
     text: str = ""
     is_percent: bool = False
+    runs: tuple[float, ...] = ()
+
+    @classmethod
+    def of_runs(cls, figures: Sequence[PrintedFigure]) -> PrintedFigure:
+        """One figure of several runs: their geometric mean, as ratios ask for."""
+        if len(figures) == 1:
+            return figures[0]
+        values = tuple(figure.value for figure in figures)
+        mean = math.exp(math.fsum(map(math.log, values)) / len(values))
+        text = f"{mean:.4g} (of {', '.join(str(figure) for figure in figures)})"
+        return cls(mean, max(figure.half_width for figure in figures), text, runs=values)
 
     @classmethod
     def parse(cls, text: str) -> PrintedFigure:

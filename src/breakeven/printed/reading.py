@@ -16,7 +16,7 @@ from breakeven.printed.definitions import (
     definitions_for,
 )
 from breakeven.printed.figures import Bounds, PrintedFigure
-from breakeven.printed.formulas import DraftShape, RateFormula, chain_alpha
+from breakeven.printed.formulas import DraftShape, LengthFormula, RateFormula, chain_alpha
 from breakeven.versions import Span, Version
 
 __all__ = ["Candidate", "Reading", "read_printed"]
@@ -126,10 +126,12 @@ def read_printed(
     surface: Surface = "log",
     method: str = "",
     drafted_share: float | None = None,
+    counts: LengthFormula | None = None,
 ) -> Reading:
     """Read a printed accept length, accept rate or both; `shape` comes from `draft_shape`.
 
     drafted_share: share of decode steps that carried drafts, for engines that count only those.
+    counts: what the length counts, where that is known whatever the release prints.
     """
     if length is None and rate is None:
         return Reading(status="nothing printed")
@@ -137,6 +139,8 @@ def read_printed(
     skips = method in METHODS_THAT_SKIP_STEPS
     printed = _Printed(length=length, rate=rate, skips_steps=skips)
     is_wild = known.rows == DEFINITIONS_IN_THE_WILD
+    if counts is not None:
+        known = replace(known, rows=tuple(replace(row, length=counts) for row in known.rows))
     rows = known.rows if version is not None and not is_wild else tuple(row for row in known.rows if row.presumed)
     candidates = printed.candidates(rows, shape) or printed.candidates(known.rows, shape)
     doubt = known.doubt if version is not None or is_wild else ""

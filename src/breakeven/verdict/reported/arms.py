@@ -49,12 +49,18 @@ _CONFIGURATION = (
     "topk",
     "draft_tokens",
     "figures_from",
+    "bonus",
     "drafted_share",
     "max_running_requests",
     "tensor_parallel",
     "hardware",
     "quantization",
 )
+_CONDITIONS = ("temperature", "prefix_caching", "warm_up", "statistic")
+_SWITCHES = {
+    **dict.fromkeys(("true", "yes", "on", "enabled", "with"), "on"),
+    **dict.fromkeys(("false", "no", "off", "disabled", "none", "without"), "off"),
+}
 _POINT_FIGURES = ("throughput_tok_s", "request_speed_tok_s", "tpot_ms", "cost_ratio", "speedup")
 
 
@@ -86,10 +92,12 @@ class Point:
     request_speed: PrintedFigure | None = None
     accept_length: PrintedFigure | None = None
     accept_rate: PrintedFigure | None = None
+    by_position: tuple[PrintedFigure, ...] | None = None
     cost_ratio: PrintedFigure | None = None
     speedup: PrintedFigure | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    conditions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +118,8 @@ class ReportedArm:
     topk: int | None
     draft_tokens: int | None
     surface: Surface
+    surface_is_assumed: bool
+    bonus: str | None
     drafted_share: float | None
     cap: Cap | None
     tensor_parallel: int | None
@@ -118,6 +128,7 @@ class ReportedArm:
     notes: str
     accept_length: PrintedFigure | None
     accept_rate: PrintedFigure | None
+    by_position: tuple[PrintedFigure, ...] | None
     points: tuple[Point, ...]
     is_idle: bool = False
 
@@ -157,6 +168,7 @@ def arms_of(table: ReportedTable) -> tuple[ReportedArm, ...]:
 def _with_defaults(row: ReportedRow, table: ReportedTable) -> dict[str, Any]:
     fields = {name: getattr(table.defaults, name) for name in type(table.defaults).model_fields}
     fields |= {name: value for name in ReportedRow.model_fields if (value := getattr(row, name)) is not None}
+    fields["settings"] = {**table.defaults.settings, **row.settings}
     fields["quantization"] = fields["quantization"] or table.target.quantization
     fields["hardware"] = fields["hardware"] or table.hardware
     fields["is_idle"] = 0 in (fields["steps"], fields["draft_tokens"])
@@ -178,7 +190,7 @@ def _is_speculative(fields: dict[str, Any]) -> bool:
     said = [word.lower() for word in (drafter, method) if word]
     if any(word in _PLAIN_WORDS for word in said):
         return False
-    hints = ("steps", "topk", "draft_tokens", "accept_length", "accept_rate", "cost_ratio", "speedup")
+    hints = ("steps", "topk", "draft_tokens", "accept_length", "accept_rate", "accept_by_position", "cost_ratio", "speedup")
     points = [*fields.get("points", ())]
     return bool(said) or any(fields.get(key) is not None for key in hints) or any(point.accept_length for point in points)
 
@@ -211,7 +223,7 @@ def _arm(name: str, rows: list[tuple[int, dict[str, Any]]]) -> ReportedArm:
                 )
         merged[key] = given[0][1] if given else None
     merged["points"] = tuple(point for _, fields in rows for point in fields.get("points", ()))
-    for key in ("accept_length", "accept_rate", "cost_ratio", "speedup"):
+    for key in ("accept_length", "accept_rate", "accept_by_position", "cost_ratio", "speedup"):
         merged[key] = next((fields[key] for _, fields in rows if fields.get(key) is not None), None)
     is_speculative = _is_speculative(merged)
     version_text: str | None = merged["version"]
@@ -220,6 +232,10 @@ def _arm(name: str, rows: list[tuple[int, dict[str, Any]]]) -> ReportedArm:
     except ValueError:
         version = None
     points = _points(name, rows)
+    positions = next((fields["accept_by_position"] for _, fields in rows if fields.get("accept_by_position")), None)
+    if positions is not None and merged["steps"] is None and merged["draft_tokens"] is None:
+        # acceptance by position is told of chains, and of every draft of them
+        merged["steps"], merged["topk"] = len(positions), 1
     length, rate = _common_acceptance(rows, points)
     return ReportedArm(
         name=name,
@@ -233,6 +249,8 @@ def _arm(name: str, rows: list[tuple[int, dict[str, Any]]]) -> ReportedArm:
         topk=merged["topk"] if is_speculative else None,
         draft_tokens=merged["draft_tokens"] if is_speculative else None,
         surface=merged["figures_from"] or "log",
+        surface_is_assumed=merged["figures_from"] is None,
+        bonus=merged["bonus"],
         drafted_share=merged["drafted_share"].value if merged["drafted_share"] else None,
         cap=merged["max_running_requests"],
         tensor_parallel=merged["tensor_parallel"],
@@ -241,6 +259,7 @@ def _arm(name: str, rows: list[tuple[int, dict[str, Any]]]) -> ReportedArm:
         notes="; ".join(dict.fromkeys(fields["notes"] for _, fields in rows if fields.get("notes"))),
         accept_length=length if is_speculative else None,
         accept_rate=rate if is_speculative else None,
+        by_position=positions if is_speculative else None,
         points=points,
         is_idle=is_speculative and any(fields["is_idle"] for _, fields in rows),
     )
@@ -269,27 +288,37 @@ def _points_of_row(fields: dict[str, Any]) -> Iterable[Point]:
     if any(getattr(row, key) is not None for key in _POINT_FIGURES) or fields.get("concurrency") is not None:
         yield _point(row, fields)
     if fields.get("single_stream_tok_s") is not None:
-        yield Point(load=LoadKey(1, workload), request_speed=fields["single_stream_tok_s"])
+        yield Point(load=LoadKey(1, workload), request_speed=fields["single_stream_tok_s"], conditions=_conditions(row, fields))
     if peak is not None:
-        yield Point(load=LoadKey(None, workload, is_peak=True), throughput=peak)
+        load = LoadKey(None, workload, is_peak=True)
+        yield Point(load=load, throughput=peak, conditions=_conditions(row, fields))
 
 
 def _point(point: PointFields, fields: dict[str, Any]) -> Point:
     speed = point.request_speed_tok_s
     if speed is None and point.tpot_ms is not None:
         per_token = point.tpot_ms
-        speed = PrintedFigure(1000.0 / per_token.value, 1000.0 * per_token.half_width / per_token.value**2)
+        runs = tuple(1000.0 / value for value in per_token.runs)
+        speed = PrintedFigure(1000.0 / per_token.value, 1000.0 * per_token.half_width / per_token.value**2, runs=runs)
     return Point(
         load=LoadKey(point.concurrency, point.workload or fields.get("workload") or ""),
         throughput=point.throughput_tok_s,
         request_speed=speed,
         accept_length=point.accept_length,
         accept_rate=point.accept_rate,
+        by_position=point.accept_by_position,
         cost_ratio=point.cost_ratio,
         speedup=point.speedup,
         input_tokens=point.input_tokens or fields.get("input_tokens"),
         output_tokens=point.output_tokens or fields.get("output_tokens"),
+        conditions=_conditions(point, fields),
     )
+
+
+def _conditions(point: PointFields, fields: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    named = {key: getattr(point, key) or fields.get(key) for key in _CONDITIONS}
+    found = {**(fields.get("settings") or {}), **(point.settings or {}), **{key: value for key, value in named.items() if value}}
+    return tuple(sorted((key, _SWITCHES.get(value.lower(), value)) for key, value in found.items()))
 
 
 def _merged(name: str, number: int, before: Point | None, point: Point) -> Point:
@@ -301,7 +330,7 @@ def _merged(name: str, number: int, before: Point | None, point: Point) -> Point
         if old is not None and new is not None and old.value != new.value:
             raise ReportedError(
                 f"row {number}: arm {name!r} has two figures for {key.replace('_', ' ')} at {point.load.label} ({old} and {new}); "
-                "one row stands for one load point: keep one, or name the arms apart"
+                "one row stands for one load point: keep one, name the arms apart, or give several runs of it as a list"
             )
         if new is not None:
             changes[key] = new

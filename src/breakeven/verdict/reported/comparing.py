@@ -6,7 +6,6 @@ admission there, a cost ratio that is possible, and a ratio beyond the drift tha
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -14,7 +13,9 @@ from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.verdict.reported.admission import Admission, admission_of
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
+from breakeven.verdict.reported.likeness import alike, is_of_lengths, same, same_setting, unlike
 from breakeven.verdict.reported.readings import ArmReading
+from breakeven.verdict.reported.repeats import ratio_of_runs
 from breakeven.verdict.result import Outcome
 
 __all__ = [
@@ -23,13 +24,11 @@ __all__ = [
     "CostRatio",
     "Pair",
     "Prediction",
-    "alike",
     "baseline_for",
     "compare",
     "cost_ratios",
     "outcome_without_interval",
     "predict",
-    "same_setting",
 ]
 
 # A round cannot take less time than a plain step; below this share of it the baseline, or the accept length, is wrong.
@@ -66,6 +65,7 @@ class Pair:
     unlike: str = ""
     other_ratio: float | None = None
     contradiction: str = ""
+    runs_apart: str = ""
 
     @property
     def is_fair(self) -> bool:
@@ -99,19 +99,12 @@ class Prediction:
     why: str
 
 
-# mean lengths of requests further apart than this are another workload
-SAME_LENGTH = 1.1
-
-
 def baselines_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> tuple[ReportedArm, ...]:
     """The plain arms of the same engine that differ in nothing reported; the one sharing most loads first."""
     like = [
         plain
         for plain in arms
-        if not plain.is_speculative
-        and plain.engine == arm.engine
-        and same_setting(plain, arm)
-        and _same(plain.version, arm.version)
+        if not plain.is_speculative and plain.engine == arm.engine and same_setting(plain, arm) and same(plain.version, arm.version)
     ]
     loads = {point.load for point in arm.points}
     return tuple(sorted(like, key=lambda plain: -len(loads & {point.load for point in plain.points})))
@@ -120,24 +113,6 @@ def baselines_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> tuple[Repo
 def baseline_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> ReportedArm | None:
     """The first of `baselines_for`; None where no plain arm is like this one."""
     return next(iter(baselines_for(arm, arms)), None)
-
-
-def same_setting(one: ReportedArm, other: ReportedArm) -> bool:
-    """No reported difference in what the target runs on, how it is split and which weights it has."""
-    return (
-        _same(one.tensor_parallel, other.tensor_parallel)
-        and _same(_squeezed(one.hardware), _squeezed(other.hardware))
-        and _same(_squeezed(one.quantization), _squeezed(other.quantization))
-    )
-
-
-def _squeezed(text: str | None) -> str | None:
-    """ "8x H100" and "8xh100" are one machine."""
-    return re.sub(r"[^a-z0-9]", "", text.lower()) or None if text else None
-
-
-def _same(one: object, other: object) -> bool:
-    return one is None or other is None or one == other
 
 
 def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], threshold: float) -> tuple[Pair, ...]:
@@ -151,6 +126,8 @@ def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], thr
                 for plain in baselines
                 if (there := plain.point(point.load)) is not None and (figures := _figures(point, there)) is not None
             ]
+            # a plain arm that was measured in another way is compared only where there is no other
+            found = [entry for entry in found if not _unlike(point, entry[1])] or found
             if found:
                 # throughput before the speed of one request, then the harder to beat
                 same_kind = [entry for entry in found if entry[0][2] == found[0][0][2]]
@@ -160,6 +137,11 @@ def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], thr
                 figures = point.speedup, PrintedFigure(1.0), AS_REPORTED
                 pairs.append(_pair(reading, _plain_of(reading.arm), point.load, figures, threshold))
     return _tainted(pairs)
+
+
+def _unlike(point: Point, plain: ReportedArm) -> str:
+    there = plain.point(point.load)
+    return unlike(point, there) if there is not None else ""
 
 
 def _plain_of(arm: ReportedArm) -> ReportedArm:
@@ -175,19 +157,6 @@ def _plain_of(arm: ReportedArm) -> ReportedArm:
         accept_rate=None,
         points=(),
     )
-
-
-def _unlike(mine: Point, plain: Point) -> str:
-    """How the requests of two points differ, in words."""
-    told = [
-        f"{what} of {ours} tokens against {theirs}"
-        for what, ours, theirs in (
-            ("prompts", mine.input_tokens, plain.input_tokens),
-            ("replies", mine.output_tokens, plain.output_tokens),
-        )
-        if ours is not None and theirs is not None and not 1.0 / SAME_LENGTH <= ours / theirs <= SAME_LENGTH
-    ]
-    return " and ".join(told)
 
 
 def _tainted(pairs: list[Pair]) -> tuple[Pair, ...]:
@@ -238,14 +207,18 @@ def _pair(
     )
     bounded = reading.at(load).is_upper_bound
     outcome, why = _outcome(ratio, admission, threshold)
+    runs_apart = _runs_apart(outcome, ratio, figures, threshold)
+    if runs_apart:
+        outcome, why = "undecided", runs_apart
     points = reading.arm.point(load), baseline.point(load)
-    unlike = _unlike(points[0], points[1]) if points[0] is not None and points[1] is not None else ""
+    differing = unlike(points[0], points[1]) if points[0] is not None and points[1] is not None else ""
     contradiction = _contradiction(points[0], ratio, figures) if measure != AS_REPORTED else ""
     if contradiction:
         outcome, why = "undecided", contradiction
-    elif unlike:
+    elif differing:
         outcome = "undecided"
-        why = f"{unlike}: two workloads, of which prefill is another share, so {ratio:.2f}x does not show what speculation does"
+        what = "two workloads, of which prefill is another share" if is_of_lengths(differing) else "not measured alike"
+        why = f"{differing}: {what}, so {ratio:.2f}x does not show what speculation does"
     elif is_impossible and longest is not None:
         outcome = "undecided"
         why = (
@@ -267,8 +240,9 @@ def _pair(
         is_impossible=is_impossible,
         outcome=outcome,
         why=why,
-        unlike=unlike,
+        unlike=differing,
         contradiction=contradiction,
+        runs_apart=runs_apart,
         other_ratio=_request_ratio(*points) if measure == "throughput" else None,
     )
 
@@ -298,6 +272,17 @@ def _outcome(ratio: float, admission: Admission, threshold: float) -> tuple[Outc
     outcome, why = outcome_without_interval(ratio, threshold)
     again = "" if outcome == "undecided" else "; a repeat on fresh launches would give it an interval"
     return outcome, f"as reported, no interval: {why}{again}"
+
+
+def _runs_apart(outcome: Outcome, ratio: float, figures: tuple[PrintedFigure, PrintedFigure, str], threshold: float) -> str:
+    """Why several runs take an outcome away. They give none: they may all be of one server, and launches differ by more."""
+    runs = ratio_of_runs(figures[0], figures[1])
+    if runs is None or not (
+        (outcome == "pays" and runs[0] <= 1.0 + threshold) or (outcome == "slower" and runs[1] >= 1.0 - threshold)
+    ):
+        return ""
+    counts = " and ".join(str(max(len(figure.runs), 1)) for figure in figures[:2])
+    return f"{ratio:.2f}x, but {runs[0]:.2f} to {runs[1]:.2f} by the spread of its {counts} runs: not told from plain decoding"
 
 
 def outcome_without_interval(ratio: float, threshold: float) -> tuple[Outcome, str]:
@@ -381,13 +366,3 @@ def _middle(costs: list[CostRatio]) -> CostRatio | None:
         return None
     middle = median(cost.value for cost in costs)
     return min(costs, key=lambda cost: abs(cost.value - middle))
-
-
-def alike(one: ReportedArm, other: ReportedArm) -> bool:
-    """Whether two arms do the same work a round: engine, method and a known shape, and no reported difference beside."""
-    return (
-        one.shape.num_drafted is not None
-        and (one.engine, one.method, one.shape) == (other.engine, other.method, other.shape)
-        and same_setting(one, other)
-        and _same(one.topk, other.topk)
-    )

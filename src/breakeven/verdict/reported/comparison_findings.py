@@ -11,6 +11,7 @@ from breakeven.findings import Finding
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW
+from breakeven.verdict.reported.likeness import is_of_lengths
 
 __all__ = ["comparison_findings"]
 
@@ -21,6 +22,8 @@ def comparison_findings(case: Case) -> list[Finding]:
         *_impossible(case),
         *_contradicted(case),
         *_unlike_requests(case),
+        *_half_reported(case),
+        *_runs_apart(case),
         *_speeds_disagree(case),
         *_no_baseline(case),
         *_idle(case),
@@ -115,14 +118,58 @@ def _unlike_requests(case: Case) -> list[Finding]:
             unlike[pair.unlike].append(f"{pair.arm.name} at {pair.load.label}")
     if not unlike:
         return []
+    lengths = all(is_of_lengths(how) for how in unlike)
     return [
         Finding(
             code="unequal-requests",
             severity="error",
             confidence="high",
-            title="Arms were measured with requests of different lengths",
+            title="Arms were measured with requests of different lengths"
+            if lengths
+            else "Arms were measured under different conditions",
             evidence=tuple(f"{listed(where)}: {how}" for how, where in list(unlike.items())[:6]),
-            remedy="Measure the arms again on the same prompts with the same number of output tokens (ignore_eos and max_tokens).",
+            remedy="Measure the arms again on the same prompts with the same number of output tokens (ignore_eos and max_tokens)."
+            if lengths
+            else "Measure the arms again, alike in all but speculation: prompts, sampling, caches, warm-up and the statistic.",
+        )
+    ]
+
+
+def _half_reported(case: Case) -> list[Finding]:
+    """Conditions that one of two compared arms names and the other does not."""
+    odd: dict[str, list[str]] = defaultdict(list)
+    for pair in case.pairs:
+        mine, plain = pair.arm.point(pair.load), pair.baseline.point(pair.load)
+        if mine is None or plain is None:
+            continue
+        for one, other, arm in ((mine, plain, pair.arm), (plain, mine, pair.baseline)):
+            for name in dict(one.conditions).keys() - dict(other.conditions).keys():
+                odd[name.replace("_", " ")].append(arm.name)
+    return [
+        Finding(
+            code="condition-of-one-arm",
+            severity="warning",
+            confidence="medium",
+            title=f"Only one of the arms compared says its {name}",
+            evidence=(f"{listed(arms)} alone",),
+            remedy=f"Report the {name} of both: unless it was the same, their ratio shows that difference too.",
+        )
+        for name, arms in sorted(odd.items())
+    ]
+
+
+def _runs_apart(case: Case) -> list[Finding]:
+    apart = [pair for pair in case.pairs if pair.runs_apart]
+    if not apart:
+        return []
+    return [
+        Finding(
+            code="runs-too-far-apart",
+            severity="warning",
+            confidence="high",
+            title=f"The runs of {listed(pair.arm.name for pair in apart)} differ too much for a verdict",
+            evidence=tuple(f"{pair.arm.name} at {pair.load.label}: {pair.runs_apart}" for pair in apart[:6]),
+            remedy="More runs of both arms, each on a fresh launch, taking turns.",
         )
     ]
 

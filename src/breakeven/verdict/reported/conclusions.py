@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from breakeven.doctor.public_figures import public_accept_length, quantization_loss
+from breakeven.doctor.public_figures import LAUNCH_DRIFT, public_accept_length, quantization_loss
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
-from breakeven.verdict.reported.case import Case, listed, speed_unit, spoken_speed, unlike_in
+from breakeven.verdict.reported.case import Case, listed, speed, speed_unit, spoken_speed, unlike_in
 from breakeven.verdict.reported.comparing import CostRatio, Pair, outcome_without_interval
 from breakeven.verdict.reported.floor import why_not_quantization
 from breakeven.verdict.reported.printed_meanings import printed_meanings
@@ -75,6 +75,10 @@ def _choice(case: Case, top: str, load: LoadKey) -> str:
     if undecided is not None:
         lead = f"{format_ratio(undecided.ratio)} is undecided"
         return f"That does not show that {top} is faster than {undecided.baseline.name}: {lead}."
+    near = [arm.name for arm, point in ranked[1:] if speed(ranked[0][1]) < speed(point) * (1.0 + LAUNCH_DRIFT[0])]
+    if near:
+        drift = f"the {LAUNCH_DRIFT[0] * 100:.0f} % by which launches of one thing differ"
+        return f"Of these arms {top} is the one to run there; {listed(near)} within {drift}, so their order is not shown."
     return f"Of these arms {top} is the one to run there."
 
 

@@ -14,7 +14,8 @@ from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
 from breakeven.verdict.reported.case import Case, listed, speed, unlike_in
-from breakeven.verdict.reported.comparing import PLAIN_NOT_IN_TABLE, Pair, outcome_without_interval, same_setting
+from breakeven.verdict.reported.comparing import PLAIN_NOT_IN_TABLE, Pair, outcome_without_interval
+from breakeven.verdict.reported.likeness import is_of_lengths, same_setting
 from breakeven.verdict.reported.readings import lies_at_floor
 from breakeven.verdict.reported.wording import engine_name, percent_change
 
@@ -189,13 +190,18 @@ def _not_counted(case: Case) -> str:
     if odd:
         said += f" At {_at(odd)} the reported speedup is not that of the speeds."
     if unlike:
-        said += f" Nothing follows from {_at(unlike)}, where requests were of different lengths."
+        how = "requests were of different lengths" if _only_lengths(unlike) else "arms were not measured alike"
+        said += f" Nothing follows from {_at(unlike)}, where {how}."
     failing = list(case.failing_pairs)
     if failing:
         said += f" At {_at(failing)} {listed(pair.arm.name for pair in failing)} accepted next to nothing: a fault."
     if broken:
         said += f" At {_at(broken)} the baseline, or the accept length, cannot be right."
     return said
+
+
+def _only_lengths(pairs: Sequence[Pair]) -> bool:
+    return all(is_of_lengths(pair.unlike) for pair in pairs)
 
 
 def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
@@ -254,9 +260,9 @@ def _why_undecided(case: Case, pairs: tuple[Pair, ...]) -> str:
     if any(pair.contradiction for pair in case.pairs):
         return "the reported speedup is not that of the speeds beside it"
     if any(pair.unlike for pair in case.pairs) and all(pair.unlike or not pair.is_fair for pair in case.pairs):
-        return (
-            f"arms were measured with requests of different lengths ({listed(pair.unlike for pair in case.pairs if pair.unlike)})"
-        )
+        odd = [pair for pair in case.pairs if pair.unlike]
+        how = "with requests of different lengths" if _only_lengths(odd) else "under different conditions"
+        return f"arms were measured {how} ({listed(pair.unlike for pair in odd)})"
     if case.pairs:
         return "no speculative arm was compared at a known equal load"
     if any(reading.overall.status == "ambiguous" for reading in case.readings):
@@ -275,7 +281,8 @@ def _several_meanings(case: Case) -> str:
         if reading is not None and reading.overall.status == "ambiguous" and reading.overall.candidates:
             ratios = dict.fromkeys(format_ratio(c.accept_length.estimate / cost.value) for c in reading.overall.candidates)
             at = f"{' or '.join(ratios)} at {cost.load.label}"
-            return f"{cost.arm.name} would be at {at}, depending on the release that printed its rate"
+            on = "the release that printed its rate" if reading.rate is not None else "whether its length counts the bonus token"
+            return f"{cost.arm.name} would be at {at}, depending on {on}"
     return "what was printed has several meanings"
 
 
@@ -285,7 +292,8 @@ def _what_would_change_it(case: Case, pairs: tuple[Pair, ...], none_pays: bool) 
     for cost in case.costs:
         reading = case.reading(cost.arm)
         length = reading.accept_length(cost.load) if reading is not None else None
-        if length is not None:
+        # no accept length lies below one, so a round as cheap as a step cannot fail to pay
+        if length is not None and cost.value > 1.0:
             margins.append((abs(length.estimate / cost.value - 1.0), cost, length))
     for _, cost, length in sorted(margins, key=lambda entry: entry[0])[:MARGINS_TOLD]:
         side = "below" if length.estimate > cost.value else "above"
@@ -352,7 +360,8 @@ def _next_measurements(case: Case, pays: bool) -> tuple[str, ...]:
     unlike = [pair for pair in case.pairs if pair.unlike]
     if unlike:
         arms = listed([*(pair.baseline.name for pair in unlike), *(pair.arm.name for pair in unlike)])
-        steps.append(f"{arms} on the same prompts with equally many output tokens.")
+        how = "on the same prompts with equally many output tokens" if _only_lengths(unlike) else "again, measured alike"
+        steps.append(f"{arms} {how}.")
     known = {cost.load.concurrency for cost in case.costs}
     loads = {point.load.concurrency for reading in case.readings for point in reading.arm.points} or {None}
     if case.pairs and loads == {1}:

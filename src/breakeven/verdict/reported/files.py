@@ -56,6 +56,19 @@ _SYNONYMS = {
     "tp": "tensor_parallel",
     "tp_size": "tensor_parallel",
     "tpot": "tpot_ms",
+    "dp_size": "settings",
+    "attention_backend": "settings",
+    "chunked_prefill": "settings",
+    "prefix_cache": "prefix_caching",
+    "radix_cache": "prefix_caching",
+    "temp": "temperature",
+    "warmup": "warm_up",
+    "stat": "statistic",
+    "per_position": "accept_by_position",
+    "per_position_acceptance": "accept_by_position",
+    "acceptance_by_position": "accept_by_position",
+    "isl": "input_tokens",
+    "osl": "output_tokens",
 }
 
 
@@ -258,11 +271,30 @@ def _known_keys(location: tuple[Any, ...]) -> Iterable[str]:
     return model.model_fields
 
 
+# Figures that people report and that say something else than a key here: why, and what to give.
+_OTHER_FIGURES = {
+    "itl": "with speculation an inter-token latency is the time between chunks of several tokens; give tpot_ms, (end - first "
+    "token) / (tokens - 1)",
+    "ttft": "the first token comes from prefill, which speculation does not shorten; leave it out, or put it into notes",
+    "goodput": "how many requests kept their limits depends on limits and arrivals; give throughput_tok_s and tpot_ms at the same "
+    "load, and let a plan with objective: goodput measure it (docs/objectives.md)",
+    "request_throughput": "requests/s times output tokens of a request is throughput_tok_s; give that, and output_tokens",
+    "req_s": "requests/s times output tokens of a request is throughput_tok_s; give that, and output_tokens",
+    "total_token_throughput": "it counts prompt tokens too; give output tokens/s as throughput_tok_s",
+    "latency": "the time of a whole request holds prefill and waiting; give tpot_ms, or tokens/s",
+    "e2el": "the time of a whole request holds prefill and waiting; give tpot_ms, or tokens/s",
+    "position": "give them together as accept_by_position: 0.76, 0.60, 0.50",
+}
+
+
 def _nearest(key: str, known: Iterable[str]) -> str:
     known = tuple(known)
     plain = "_".join(key.lower().replace("-", " ").split())
     synonym = _SYNONYMS.get(plain.removeprefix("speculative_"))
     if synonym in known:
         return f"; did you mean {synonym!r}?"
+    other = next((why for word, why in _OTHER_FIGURES.items() if re.search(rf"(?:^|_){word}(?:_|$|\d)", plain)), None)
+    if other is not None:
+        return f": {other}"
     close = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

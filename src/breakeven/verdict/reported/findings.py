@@ -8,15 +8,13 @@ from collections import defaultdict
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.findings import Finding
 from breakeven.verdict.reported.case import Case, listed
-from breakeven.verdict.reported.comparing import alike
 from breakeven.verdict.reported.comparison_findings import comparison_findings
 from breakeven.verdict.reported.floor import floor_findings
+from breakeven.verdict.reported.length_findings import length_findings
+from breakeven.verdict.reported.likeness import alike
 from breakeven.verdict.reported.wording import meanings, printed
 
 __all__ = ["findings"]
-
-# A drafter's accept length must not depend on load; differences up to this share are noise.
-LENGTH_NOISE = 0.05
 
 
 def findings(case: Case) -> tuple[Finding, ...]:
@@ -28,7 +26,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_ambiguous(case),
         *_below_one(case),
         *_costs_disagree(case),
-        *_length_moves_with_load(case),
+        *length_findings(case),
         *_only_drafted_steps(case),
         *_releases(case),
         *_flags(case),
@@ -131,31 +129,6 @@ def _costs_disagree(case: Case) -> list[Finding]:
                     )
                 )
     return found[:3]
-
-
-def _length_moves_with_load(case: Case) -> list[Finding]:
-    found = []
-    for reading in case.readings:
-        lengths = [
-            (own.accept_length.estimate, load)
-            for load, own in reading.by_load.items()
-            if own.accept_length is not None and own.is_trusted and load.concurrency is not None
-        ]
-        for workload in dict.fromkeys(load.workload for _, load in lengths):
-            same = [(length, load) for length, load in lengths if load.workload == workload]
-            low, high = min(same), max(same)
-            if len(same) > 1 and high[0] / low[0] > 1.0 + LENGTH_NOISE:
-                found.append(
-                    Finding(
-                        code="accept-length-changes-with-load",
-                        severity="warning",
-                        confidence="medium",
-                        title=f"The accept length of {reading.arm.name} changes with load",
-                        evidence=(f"{high[0]:.2f} at {high[1].label}, {low[0]:.2f} at {low[1].label}",),
-                        remedy="On the same prompts it must not: try another attention backend, no graphs, or the same prompts.",
-                    )
-                )
-    return found[:5]
 
 
 def _only_drafted_steps(case: Case) -> list[Finding]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.printed.figures import Bounds, PrintedFigure
+from breakeven.printed.formulas import LengthFormula
 from breakeven.printed.reading import Candidate, Reading, read_printed
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
 from breakeven.versions import Span
 
-__all__ = ["ArmReading", "ImpliedRelease", "lies_at_floor", "read_arms"]
+__all__ = ["ArmReading", "ImpliedRelease", "length_of_positions", "lies_at_floor", "read_arms"]
 
 # Printed accept lengths up to here, their rounding included, are "no draft was ever accepted".
 FLOOR_REACHES = 1.02
@@ -18,6 +20,7 @@ FLOOR_REACHES = 1.02
 WIDEST = 0.2
 # Below this so little is accepted that the same faults are the first suspects.
 NEAR_FLOOR = 1.10
+_BONUS = {"included": LengthFormula.BONUS_INCLUDED, "excluded": LengthFormula.BONUS_EXCLUDED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,12 @@ class ArmReading:
         )
 
 
+def length_of_positions(positions: tuple[PrintedFigure, ...]) -> PrintedFigure:
+    """1 plus the shares of rounds that accepted so far: the accept length, bonus included."""
+    total = math.fsum(share.value for share in positions)
+    return PrintedFigure(1.0 + total, math.fsum(share.half_width for share in positions), f"{1.0 + total:.2f} (1 + its positions)")
+
+
 def lies_at_floor(length: Bounds | None) -> bool:
     return length is not None and length.estimate <= 1.0051 and length.high <= FLOOR_REACHES + 1e-6
 
@@ -102,8 +111,29 @@ def read_arms(arms: tuple[ReportedArm, ...]) -> tuple[tuple[ArmReading, ...], tu
 
 
 def _read(arm: ReportedArm) -> ArmReading:
-    def read(length: PrintedFigure | None, rate: PrintedFigure | None) -> Reading:
+    def read(
+        length: PrintedFigure | None, rate: PrintedFigure | None, positions: tuple[PrintedFigure, ...] | None = None
+    ) -> Reading:
+        if length is None and positions is not None and len(positions) == arm.shape.num_drafted:
+            length, rate = length_of_positions(positions), None
+            return under(length, rate, LengthFormula.BONUS_INCLUDED)
+        stated = None if arm.bonus is None else _BONUS[arm.bonus]
+        found = under(length, rate, stated)
+        if length is None or rate is not None or stated is not None or not arm.surface_is_assumed:
+            return found
+        if not found.is_trusted or any(c.definition.length is not LengthFormula.BONUS_EXCLUDED for c in found.candidates):
+            return found
+        # the release leaves the bonus out; whoever works a length out of its counts mostly does not
+        with_bonus = under(length, rate, LengthFormula.BONUS_INCLUDED)
+        if not with_bonus.is_trusted:
+            return found
+        return Reading(
+            status="ambiguous", candidates=(*found.candidates, *with_bonus.candidates), settle_by=("bonus", "accept_rate")
+        )
+
+    def under(length: PrintedFigure | None, rate: PrintedFigure | None, counts: LengthFormula | None) -> Reading:
         return read_printed(
+            counts=counts,
             engine=arm.engine,
             shape=arm.shape,
             length=length,
@@ -114,11 +144,11 @@ def _read(arm: ReportedArm) -> ArmReading:
             drafted_share=arm.drafted_share,
         )
 
-    overall = read(arm.accept_length, arm.accept_rate)
+    overall = read(arm.accept_length, arm.accept_rate, arm.by_position)
     own = {
-        point.load: read(point.accept_length, point.accept_rate)
+        point.load: read(point.accept_length, point.accept_rate, point.by_position)
         for point in arm.points
-        if point.accept_length is not None or point.accept_rate is not None
+        if point.accept_length is not None or point.accept_rate is not None or point.by_position is not None
     }
     return ArmReading(arm=arm, length=arm.accept_length, rate=arm.accept_rate, overall=overall, by_load=own)
 

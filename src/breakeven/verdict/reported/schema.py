@@ -5,7 +5,9 @@ Numbers arrive as text, so that `1.00` keeps its digits: how precisely a figure 
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -22,6 +24,7 @@ NOT_KNOWN = frozenset(
 
 _PER_GPU = re.compile(r"(/|\bper)\s*(gpu|device|card|chip)\b", re.IGNORECASE)
 _SECONDS = re.compile(r"(?<![a-zµ])(s|sec|secs|seconds?)(\s*/\s*tok(en)?)?$", re.IGNORECASE)
+MAX_RUNS, MAX_CONDITIONS, MAX_POSITIONS = 100, 30, 64
 # no server answers one request faster than this, so a smaller "tpot_ms" was meant in seconds
 SHORTEST_TPOT_MS = 0.1
 _UNITS = re.compile(r"\s*(tok(ens)?\s*/\s*s(ec)?|tokens? per second|t/s|tps|ms|gb)$", re.IGNORECASE)
@@ -58,6 +61,33 @@ def _positive(value: Any) -> PrintedFigure | None:
     if figure is not None and (figure.value <= 0.0 or figure.is_percent):
         raise ValueError(f"{_shown(str(value))} must be a plain number above 0; leave the field out where nothing was measured")
     return figure
+
+
+def _runs(read: Callable[[Any], PrintedFigure | None]) -> Callable[[Any], PrintedFigure | None]:
+    """A figure, or the figures of several runs of the same thing: a list, or text with " / " between them."""
+
+    def several(value: Any) -> PrintedFigure | None:
+        parts = value.split(" / ") if isinstance(value, str) and " / " in value else value
+        if not isinstance(parts, list):
+            return read(parts)
+        if not 0 < len(parts) <= MAX_RUNS:
+            raise ValueError(f"has {len(parts)} runs; expected 1 to {MAX_RUNS}")
+        figures = [read(part) for part in parts]
+        known = [figure for figure in figures if figure is not None]
+        if len(known) < len(figures):
+            raise ValueError("lists runs without a figure; leave those out")
+        return PrintedFigure.of_runs(known)
+
+    return several
+
+
+def _conditions(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("must be a mapping of a setting's name to its value, such as {chunked_prefill: on}")
+    if len(value) > MAX_CONDITIONS:
+        raise ValueError(f"has {len(value)} settings; at most {MAX_CONDITIONS}")
+    found = {_text(name).lower().replace(" ", "_").replace("-", "_"): _known_text(inner) for name, inner in value.items()}
+    return {name: inner for name, inner in found.items() if inner is not None}
 
 
 def _speedup(value: Any) -> PrintedFigure | None:
@@ -122,6 +152,26 @@ def _rate(value: Any) -> PrintedFigure | None:
     raise ValueError(f"{_shown(str(value))} is neither a share (0 to 1) nor plainly a percentage: write 0.42 or 42 %")
 
 
+def _positions(value: Any) -> tuple[PrintedFigure, ...] | None:
+    if not isinstance(value, list):
+        text = _scalar(value)
+        if text.lower() in NOT_KNOWN:
+            return None
+        value = re.split(r"\s*[/;|]\s*|,\s+", text.strip("[]() "))
+    if len(value) > MAX_POSITIONS:
+        raise ValueError(f"has {len(value)} positions; at most {MAX_POSITIONS}")
+    shares = tuple(figure for one in value if (figure := _rate(one)) is not None)
+    if len(shares) < len(value) or not shares:
+        raise ValueError("lists positions without a share; give one for each draft, such as 0.76, 0.60, 0.50")
+    for before, after in itertools.pairwise(shares):
+        if after.value - after.half_width > before.value + before.half_width:
+            raise ValueError(
+                f"rises from {before} to {after}: the share of rounds that accepted so far can only fall. Shares that are each "
+                "given those before are to be multiplied first"
+            )
+    return shares
+
+
 def _count(value: Any) -> int | None:
     figure = _figure(value)
     if figure is None:
@@ -168,14 +218,17 @@ def _shown(text: str) -> str:
 
 
 Figure = Annotated[PrintedFigure | None, PlainValidator(_positive)]
+Speed = Annotated[PrintedFigure | None, PlainValidator(_runs(_positive))]
 Length = Annotated[PrintedFigure | None, PlainValidator(_length)]
 Rate = Annotated[PrintedFigure | None, PlainValidator(_rate)]
+Positions = Annotated[tuple[PrintedFigure, ...] | None, PlainValidator(_positions)]
 Share = Annotated[PrintedFigure | None, PlainValidator(_share)]
 Count = Annotated[int | None, PlainValidator(_at_least_one)]
 # 0 is how base arms are often written, and arms whose drafter is loaded and drafts nothing
 Drafts = Annotated[int | None, PlainValidator(_count)]
 Speedup = Annotated[PrintedFigure | None, PlainValidator(_speedup)]
-Milliseconds = Annotated[PrintedFigure | None, PlainValidator(_milliseconds)]
+Milliseconds = Annotated[PrintedFigure | None, PlainValidator(_runs(_milliseconds))]
+Conditions = Annotated[dict[str, str], PlainValidator(_conditions)]
 Text = Annotated[str | None, PlainValidator(_known_text)]
 
 
@@ -190,13 +243,23 @@ class PointFields(_Strict):
     workload: Text = Field(default=None, description="Prompts or data set; only equal workloads are compared")
     input_tokens: Count = Field(default=None, description="Mean prompt tokens of a request; arms with others are not compared")
     output_tokens: Count = Field(default=None, description="Mean output tokens of a request; arms with others are not compared")
-    throughput_tok_s: Figure = Field(default=None, description="Output tokens/s of the whole server at that concurrency")
-    request_speed_tok_s: Figure = Field(default=None, description="Output tokens/s of one request at that concurrency")
+    throughput_tok_s: Speed = Field(default=None, description="Output tokens/s of the whole server there; several runs as a list")
+    request_speed_tok_s: Speed = Field(default=None, description="Output tokens/s of one request at that concurrency")
     tpot_ms: Milliseconds = Field(default=None, description="The same as milliseconds per output token")
     speedup: Speedup = Field(default=None, description="Over plain decoding at that concurrency, where its speed was not reported")
     accept_length: Length = Field(default=None, description="As printed by the engine, with all its digits")
     accept_rate: Rate = Field(default=None, description="As printed: a share such as 0.42, or 42 %")
+    accept_by_position: Positions = Field(
+        default=None, description="Share of rounds that accepted the first draft, the first two, ...: 0.76, 0.60, 0.50"
+    )
     cost_ratio: Figure = Field(default=None, description="Round time over plain step time at that concurrency, if it was measured")
+    temperature: Text = Field(default=None, description="Of sampling; arms with others are not compared")
+    prefix_caching: Text = Field(default=None, description="on or off; arms with others are not compared")
+    warm_up: Text = Field(default=None, description="Whether the figure leaves a warm-up out: yes or no, or how long it was")
+    statistic: Text = Field(default=None, description="What speeds are: mean, median, p99; arms with others are not compared")
+    settings: Conditions = Field(
+        default={}, description="Whatever else arms must share to be compared: {chunked_prefill: on, max_model_len: 8192}"
+    )
 
 
 class SharedFields(PointFields):
@@ -215,9 +278,12 @@ class SharedFields(PointFields):
     figures_from: Literal["log", "per request", "benchmark"] | None = Field(
         default=None, description="Where length and rate were printed; log (the default) also stands for metrics"
     )
+    bonus: Literal["included", "excluded"] | None = Field(
+        default=None, description="Whether accept_length counts the bonus token, where the source says so or you worked it out"
+    )
     drafted_share: Share = Field(default=None, description="Share of decode steps that carried drafts (n-gram drafting)")
-    single_stream_tok_s: Figure = Field(default=None, description="Output tokens/s with one request running")
-    peak_tok_s: Figure = Field(default=None, description="Best output tokens/s of the whole server, at whatever concurrency")
+    single_stream_tok_s: Speed = Field(default=None, description="Output tokens/s with one request running")
+    peak_tok_s: Speed = Field(default=None, description="Best output tokens/s of the whole server, at whatever concurrency")
     max_running_requests: Annotated[Cap | None, PlainValidator(_cap)] = Field(
         default=None,
         description="A number, none (no limit), default (flag not given), or 64 (default): the log's number without the flag",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from breakeven.printed.definitions import DEFINITIONS_IN_THE_WILD, Definition
+from breakeven.printed.definitions import DEFINITIONS, DEFINITIONS_IN_THE_WILD, Definition
 from breakeven.printed.reading import Candidate
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.versions import Span
@@ -43,6 +43,8 @@ def spoken_formula(definition: Definition) -> str:
 
 def printer(definition: Definition) -> str:
     """Who may have printed a figure; for an engine that is not on record, what it may mean."""
+    if definition not in (*DEFINITIONS, *DEFINITIONS_IN_THE_WILD):
+        return f"it counts {definition.length.value}"
     return (
         f"it means {spoken_formula(definition)}" if definition in DEFINITIONS_IN_THE_WILD else f"printed by {definition.releases}"
     )
