@@ -61,6 +61,8 @@ class BoundedSandbox(ImmutableSandboxedEnvironment):
         return "".join(map(str, values))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if operator == "+" and type(left) is str and type(right) is str and len(left) + len(right) <= MAX_SIZE:
+            return left + right  # what most templates do most, and 10 times faster
         self._admit(operator, (left, right), {})
         if operator == "**" and isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > MAX_BITS:
             raise jinja2.TemplateRuntimeError(f"it makes a number of more than {MAX_BITS} bits")
@@ -92,7 +94,7 @@ class BoundedSandbox(ImmutableSandboxedEnvironment):
             yield item
 
     def _finalized(self, value: Any) -> Any:
-        self._num_written += _size(value)
+        self._num_written += len(value) if type(value) is str else _size(value)
         if self._num_written > MAX_SIZE:
             raise jinja2.TemplateRuntimeError(f"it writes more than {MAX_SIZE} characters")
         return value
