@@ -19,6 +19,7 @@ def profile(
     load: Annotated[str | None, typer.Option(help="Load point, such as c=4 (default: the plan's first).")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, max=600.0, help="How long the profiler runs; traces grow fast.")] = 1.0,
     runs_dir: Annotated[Path, typer.Option(help="Where run folders are kept.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run folder, in place of the plan's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Launch one arm under its engine's profiler, load it, and keep the traces in the run's folder."""
@@ -26,12 +27,13 @@ def profile(
     import json
 
     from breakeven.cli.progress import RunDisplay
+    from breakeven.cli.run_name import renamed
     from breakeven.errors import UsageError
     from breakeven.experiment import profiling
     from breakeven.experiment.plan import load_plan
     from breakeven.units import format_bytes
 
-    chosen = load_plan(plan)
+    chosen = renamed(load_plan(plan), name)
     points = {point.label: point for point in chosen.loads()}
     label = next(iter(points)) if load is None else load
     if label not in points:
@@ -48,6 +50,6 @@ def profile(
         typer.echo(json.dumps(dataclasses.asdict(done), indent=2))
         return
     typer.echo(f"{done.arm} at {done.load}, {done.seconds:g} s under the profiler (which slows it: nothing here is a measurement):")
-    for name, size in done.files.items():
-        typer.echo(f"  {done.folder}/{name}  {format_bytes(size)}")
+    for file, size in done.files.items():
+        typer.echo(f"  {done.folder}/{file}  {format_bytes(size)}")
     typer.echo("Open traces in https://ui.perfetto.dev or chrome://tracing.")

@@ -45,7 +45,8 @@ class RunDisplay:
             case Launching():
                 self._live(
                     f"Starting {escape(event.arm)}, {event.elapsed_s:.0f} s  [dim]{escape(plain(event.line, 80))}[/dim]",
-                    event.arm,
+                    # in a log file the same line again and again would say nothing
+                    f"{event.arm}, {event.elapsed_s:.0f} s" if event.elapsed_s >= PLAIN_INTERVAL_S else event.arm,
                 )
             case Ready():
                 self._line(f"{event.arm} is ready after {format_duration(event.after_s)} (launch {event.block + 1})")

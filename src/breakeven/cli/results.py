@@ -7,11 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from breakeven.errors import UsageError
+from breakeven.errors import BreakevenError, ReportedError, UsageError
+from breakeven.experiment.run_folder import DATABASE, run_folder
+from breakeven.inputs.text import read_text
 from breakeven.verdict.result import SCHEMA_VERSION, Result
 
 __all__ = ["judged_run", "read_result"]
 
+MAX_PLAN_BYTES = 1_000_000
 MAX_RESULT_BYTES = 200_000_000
 
 
@@ -36,14 +39,17 @@ def read_result(source: Path) -> Result:
         UsageError: nothing there, or a JSON file that is no result of this version.
         StoreError, ReportedError: the run or the table cannot be read.
     """
-    if source.is_dir():
-        return judged_run(source)
+    if source.is_dir() or source.name == DATABASE:
+        return judged_run(run_folder(source))
     if not source.exists():
         raise UsageError(f"{source}: nothing there; expected a run folder, a result as .json, or a table as .yaml or .csv")
     if source.suffix.lower() != ".json":
         from breakeven.verdict.reported import judge_reported
 
-        return judge_reported(source)
+        try:
+            return judge_reported(source)
+        except ReportedError as error:
+            raise _of_a_plan(source) or error from error
     try:
         if source.stat().st_size > MAX_RESULT_BYTES:
             raise UsageError(f"{source}: larger than {MAX_RESULT_BYTES} bytes; expected a result that --json printed")
@@ -70,6 +76,18 @@ def read_result(source: Path) -> Result:
     except (ValidationError, RecursionError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "nested too deeply"
         raise UsageError(f"{source}: not a result of schema {SCHEMA_VERSION} as printed by --json: {first}") from error
+
+
+def _of_a_plan(source: Path) -> UsageError | None:
+    """What to name in place of a plan; None where `source` is none."""
+    from breakeven.experiment.plan import parse_plan
+
+    try:
+        text = read_text(source, max_bytes=MAX_PLAN_BYTES, expected="a plan", error=UsageError)
+        parse_plan(text, str(source))
+    except BreakevenError:
+        return None
+    return UsageError(f"{source}: a plan; what is judged is its run, such as runs/NAME, once breakeven bench has measured it")
 
 
 class _SchemaVersion(BaseModel):

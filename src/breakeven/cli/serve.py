@@ -30,8 +30,9 @@ def serve(
     """Launch a run's winner again with the same flags, measure it once more, and leave it running."""
     from breakeven.cli.progress import RunDisplay
     from breakeven.deploy import serving
+    from breakeven.experiment.run_folder import run_folder
 
-    prepared = serving.prepare(run, arm=arm, label=load)
+    prepared = serving.prepare(run_folder(run), arm=arm, label=load)
     if compose is not None or kubernetes is not None:
         _write_manifests(prepared, compose, kubernetes, as_json)
         return
@@ -59,7 +60,7 @@ def _print(served: Served, as_json: bool) -> None:
         until = f"breakeven stop {served.run} ends it" if served.detached else "Ctrl-C ends it"
         lines = [
             f"Serving {served.why}.",
-            *served.notes,
+            *(f"{note}." for note in served.notes),
             *(f"Warning: {warning}" for warning in served.warnings),
             f"{served.reproduction.text}.",
             "",
@@ -90,7 +91,7 @@ def _write_manifests(prepared: Prepared, compose: Path | None, kubernetes: Path 
         typer.echo(json.dumps({"arm": prepared.choice.arm.name, "why": prepared.choice.why, "written": written}, indent=2))
         return
     for note in (*prepared.choice.notes, *(f"Warning: {warning}" for warning in prepared.warnings)):
-        typer.echo(note)
+        typer.echo(f"{note}.")
     typer.echo(f"{prepared.choice.why}.")
     for path in written.values():
         typer.echo(f"{path}: written; its first lines say what to check before it is used")

@@ -18,8 +18,9 @@ def stop(
     import json
 
     from breakeven.deploy.ending import end_served
+    from breakeven.experiment.run_folder import run_folder
 
-    ended = end_served(run)
+    ended = end_served(run_folder(run))
     if as_json:
         content = [{**server.about, "pids": server.pids, "gone_because": server.gone_because or None} for server in ended]
         typer.echo(json.dumps({"ended": content}, indent=2))

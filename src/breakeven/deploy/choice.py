@@ -110,14 +110,27 @@ def _check_servable(arm: Arm, record: RunRecord) -> None:
         )
 
 
+def _is_open(case: Case, arm: str, other: str, load: str) -> bool:
+    """The baseline is taken there for want of knowledge of `arm`, not because it won."""
+    return other == case.record.baseline and any(
+        compared.arm == arm and case.outcome(compared) == "undecided" for compared in case.at(load)
+    )
+
+
 def _notes(case: Case, chosen: dict[str, str], arm: str) -> tuple[str, ...]:
     notes = []
     if case.record.interrupted:
         notes.append("The run is not finished: this is the verdict so far, and breakeven bench goes on with it")
     for other in dict.fromkeys(chosen.values()):
         loads = [load for load, best in chosen.items() if best == other]
-        if other != arm and loads and any(case.at(load) for load in loads):
-            notes.append(f"At {load_list(loads)} the run says to serve {other} instead")
+        if other == arm:
+            continue
+        unknown = [load for load in loads if _is_open(case, arm, other, load)]
+        known = [load for load in loads if load not in unknown and case.at(load)]
+        if known:
+            notes.append(f"At {load_list(known)} the run says to serve {other} instead")
+        if unknown:
+            notes.append(f"At {load_list(unknown)} the run does not know whether {arm} pays, and keeps {other} until it does")
     speculation = case.run.arm(arm).speculation
     if speculation is not None and speculation.schedule:
         note = f"Its drafts by running requests: {in_words(speculation.schedule)}"

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from breakeven.engines.ledger import SERVERS_FILE, DetachedServer, end_leftovers, forget_ended, registered
 from breakeven.engines.ownership import end_launches
 from breakeven.errors import EngineError, StoreError, UsageError
+from breakeven.experiment.run_folder import DATABASE, no_run
 from breakeven.experiment.run_lock import RunLock
-from breakeven.experiment.store import DATABASE
 
 __all__ = ["EndedServer", "end_served"]
 
@@ -43,7 +43,7 @@ def end_served(folder: Path) -> tuple[EndedServer, ...]:
         EngineError: processes survive SIGKILL.
     """
     if not (folder / DATABASE).is_file() and not (folder / SERVERS_FILE).is_file():
-        raise StoreError(f"{folder}: not the folder of a run, such as runs/NAME")
+        raise no_run(folder)
     leftovers = end_leftovers(folder)
     known = registered(folder)
     ended = []

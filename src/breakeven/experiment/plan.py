@@ -34,6 +34,9 @@ def load_plan(path: Path) -> Plan:
         PlanError: the file cannot be read, or a key or value in it makes no sense.
         CheckpointError: a model that it names is not on this machine.
     """
+    if path.is_dir():
+        inside = path / "plan.yaml"
+        raise PlanError(f"{path}: a folder; {f'its plan is {inside}' if inside.is_file() else f'expected {EXPECTED}'}")
     text = read_text(path, max_bytes=MAX_BYTES, expected=EXPECTED, error=PlanError)
     folder = without_detours(path.absolute().parent)
     return _resolved(parse_plan(text, str(path), default_name=_run_name(folder.name)), folder)

@@ -26,6 +26,7 @@ from breakeven.engines.base import Counters
 from breakeven.errors import StoreError
 from breakeven.experiment.plan import Plan, plan_difference
 from breakeven.experiment.record import RunRecord
+from breakeven.experiment.run_folder import DATABASE, OTHER_FILES, no_run
 from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.samples_codec import StoredSamples, encode_samples
 from breakeven.experiment.store_schema import check_version, connect, create_tables, explained, is_outdated, transaction, upgrade
@@ -33,9 +34,8 @@ from breakeven.experiment.trial import Trial
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, Void
 from breakeven.whole import write_whole
 
-__all__ = ["DATABASE", "RunStore", "check_plan", "last_command", "read_run", "stored_plan", "write_report"]
+__all__ = ["RunStore", "check_plan", "last_command", "read_run", "stored_plan", "write_report"]
 
-DATABASE = "run.sqlite"
 FINGERPRINT = ".fingerprint"
 # of the columns arm, block, repeat, attempt, launch, place, started_at_unix_s and window_s
 TRIAL_KINDS = (str, int, int, int, str, int, int | float, int | float)
@@ -280,8 +280,8 @@ def write_report(folder: Path, page: str) -> Path:
 
 def _open_for_reading(path: Path) -> tuple[sqlite3.Connection, Path]:
     file = path / DATABASE if path.is_dir() else path
-    if not file.is_file():
-        raise StoreError(f"{path}: holds no {DATABASE}; expected the folder of a run, such as runs/NAME")
+    if not file.is_file() or file.suffix.lower() in OTHER_FILES:
+        raise no_run(path)
     connection = connect(file, read_only=True)
     try:
         version = check_version(connection, file)

@@ -92,3 +92,14 @@ def test_no_text_steers_the_terminal(terminal: bool) -> None:
     assert "it died\n" in shown
     for part in ("\x1b]0;title", "\x07", "\x1b[31m", "\u202e"):
         assert part not in shown
+
+
+def test_somebody_who_reads_a_log_file_hears_how_long_a_server_has_been_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    now_s = 100.0
+    monkeypatch.setattr("breakeven.cli.progress.time.monotonic", lambda: now_s)
+    display = RunDisplay(Console(file=out, width=200, color_system=None))
+    for elapsed_s in (0.0, 8.0, 16.0, 24.0, 33.0):
+        now_s = 100.0 + elapsed_s
+        display.tell(Launching(arm="plain", block=0, elapsed_s=elapsed_s))
+    assert out.getvalue().splitlines() == ["Starting plain", "Starting plain, 16 s", "Starting plain, 33 s"]

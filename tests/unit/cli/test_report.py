@@ -76,3 +76,22 @@ def test_json_that_is_no_result_is_a_message(tmp_path: Path, content: str, words
 def test_nothing_there_is_a_message(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(tmp_path / "nothing")])
     assert isinstance(done.exception, UsageError)
+
+
+def test_a_run_is_named_by_its_database_too_and_a_plan_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("name: a\nengine: fake\nlaunches: {min: 1, max: 1}\nload: [{concurrency: 1}]\narms: {plain: }\n")
+    assert CliRunner().invoke(app, ["bench", str(plan)]).exit_code == 0
+    (tmp_path / "runs" / "a" / "report.html").unlink()
+    assert run("runs/a/run.sqlite").strip() == "runs/a/report.html"
+    assert run("runs/a/run.sqlite", "--format", "csv") == run("runs/a", "--format", "csv")
+    for command in ("report", "verdict"):
+        done = CliRunner().invoke(app, [command, str(plan)])
+        assert isinstance(done.exception, UsageError)
+        assert "a plan; what is judged is its run" in str(done.exception)
+    for command in ("serve", "stop"):
+        for named in ("runs/a/run.sqlite", "runs"):
+            done = CliRunner().invoke(app, [command, named])
+            assert isinstance(done.exception, BreakevenError) or done.exit_code == 0, done.exception
+    assert "its plan is" in str(CliRunner().invoke(app, ["bench", str(tmp_path)]).exception)

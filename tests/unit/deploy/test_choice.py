@@ -91,3 +91,12 @@ def test_a_winner_whose_output_differs_is_not_served(make_record: MakeRecord, pl
     asked = choose(record, "eagle", faulty=("eagle",))
     assert asked.arm is eagle
     assert asked.notes[0] == "eagle is not fit for use: its output differs from plain's (breakeven equal)"
+
+
+def test_what_the_run_does_not_know_is_no_advice_against_an_arm(make_record: MakeRecord, plain: Arm) -> None:
+    """The baseline is kept there for want of knowledge: "the run says to serve plain instead" would be more than it says."""
+    same = replace(plain, name="same")
+    choice = choose(make_record(plain, same, launches=1), "same")
+    assert choice.notes == ("At c=1 and c=4 the run does not know whether same pays, and keeps plain until it does",)
+    slow = replace(plain, name="slow", simulation={"step_s": 0.08})
+    assert choose(make_record(plain, slow), "slow").notes == ("At c=1 and c=4 the run says to serve plain instead",)

@@ -95,5 +95,5 @@ def test_one_in_the_foreground_is_left_to_its_owner(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not the folder of a run"):
+    with pytest.raises(StoreError, match="expected the folder of a run"):
         end_served(tmp_path / "nope")

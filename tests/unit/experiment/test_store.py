@@ -19,8 +19,9 @@ from breakeven.engines.base import Counters
 from breakeven.errors import StoreError
 from breakeven.experiment import store_schema
 from breakeven.experiment.plan import Plan
+from breakeven.experiment.run_folder import DATABASE
 from breakeven.experiment.samples_codec import StoredSamples, decode_samples, encode_samples
-from breakeven.experiment.store import DATABASE, RunStore, read_run, stored_plan
+from breakeven.experiment.store import RunStore, read_run, stored_plan
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, RequestSample, Void
 

@@ -26,11 +26,13 @@ class AcceptLength:
     """All counts of an arm at a load point together, and its accept length over launches.
 
     tells_drafts: whether it is known how many drafts its rounds had, and which of its steps had any.
+    most: tokens of a round whose drafts are all accepted.
     """
 
     counts: Acceptance
     estimate: Estimate
     num_samples: int
+    most: float
     tells_drafts: bool = True
 
     @property
@@ -49,6 +51,8 @@ class AcceptLength:
             # every draft of such a round may have been accepted
             drafts = counts.num_drafted / counts.num_rounds
             high = max(high, 1.0 + drafts * min(1.0, 3 / counts.num_steps))
+        # t intervals of two or three launches are wide and know no bounds; servers that draft more than the plan says exceed it
+        high = max(self.value, min(high, self.most))
         return Interval(estimate=self.value, low=max(1.0, min(self.estimate.low, self.value)), high=high)
 
 
@@ -65,10 +69,12 @@ def accept_length(run: RunSummary, arm: str, load: str) -> AcceptLength | None:
         samples = [sum(counts[1:], start=counts[0]) for counts in launches]
     else:
         (samples,) = launches
+    speculation = run.arm(arm).speculation
     return AcceptLength(
         counts=sum(samples[1:], start=samples[0]),
         estimate=block_interval([[sample.accept_length] for sample in samples], assumed_sd=0.0),
         num_samples=len(samples),
+        most=math.inf if speculation is None else 1.0 + (speculation.num_steps or speculation.num_draft_tokens),
         tells_drafts=tells_drafts(run.arm(arm), run.load(load)),
     )
 

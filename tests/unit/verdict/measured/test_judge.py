@@ -141,6 +141,20 @@ def test_a_single_window_shows_no_spread_of_its_accept_length(simulate: Simulate
     assert (cell.acceptance.accept_length.low, cell.acceptance.accept_length.high) == (None, None)
 
 
+def test_an_accept_length_stays_within_what_its_drafts_allow(simulate: Simulate, make_arm: MakeArm, plain: Arm) -> None:
+    """Two launches that differ give a t interval far beyond: "2.30 (1.00 to 7.11)" of three drafts was one."""
+    good, poor = (make_arm("eagle", 3, joint=joint) for joint in ([0.9, 0.8, 0.7], [0.3, 0.1, 0.05]))
+    one, other = (simulate([plain, arm], launches=2) for arm in (good, poor))
+    trials = [*(trial for trial in one.trials if trial.block), *(trial for trial in other.trials if not trial.block)]
+    for spec, most in ((good.speculation, 4.0), (replace(good.speculation, num_steps=2), 3.0)):
+        record = replace(one, trials=trials, arms=[plain, replace(good, speculation=spec)])
+        (cell,) = (cell for cell in judge(record).cells if cell.arm == "eagle")
+        assert cell.acceptance is not None
+        length = cell.acceptance.accept_length
+        assert (length.low, length.high) == (1.0, most)
+        assert 1.0 < length.estimate < most
+
+
 def test_decode_ratio_leaves_prefill_out(healthy: Result) -> None:
     item = comparison(healthy, "eagle", "c=1")
     assert item.decode_ratio is not None
