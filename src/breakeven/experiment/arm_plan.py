@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from breakeven.experiment.plan_sections import Section, Texts
 from breakeven.experiment.secrets import names_a_secret
 from breakeven.experiment.speculation_plan import SpeculationPlan
+from breakeven.inputs.checking import VariableName
 
 __all__ = ["ArmPlan", "EngineName", "ServingPlan"]
 
@@ -47,7 +48,7 @@ class ArmPlan(ServingPlan):
     )
     command: Texts = Field(default=(), description="Your own command that serves this arm, as a list; {port} is put in")
     extra_flags: Texts = Field(default=(), description="Given to the engine's command line untouched")
-    env: dict[str, str] = Field(default_factory=dict, description="Environment of this server; no secrets")
+    env: dict[VariableName, str] = Field(default_factory=dict, description="Environment of this server; no secrets")
     served_name: str | None = Field(default=None, min_length=1, max_length=200, description="What requests call the model")
     url: str | None = Field(default=None, description="Attach to a running server instead of launching one")
     metrics_urls: Texts = Field(default=(), description="Attached: /metrics of every replica (default: URL/metrics)")

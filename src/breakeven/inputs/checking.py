@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from breakeven.errors import BreakevenError
 from breakeven.inputs.yaml_table import Lines, Location
 
-__all__ = ["check_table", "shown"]
+__all__ = ["VariableName", "check_table", "shown"]
+
 
 MAX_SHOWN_ERRORS = 5
 
@@ -29,6 +30,16 @@ _EXPECTED = {
 }
 
 Schema = TypeVar("Schema", bound=BaseModel)
+
+
+def _variable_name(name: str) -> str:
+    # what the system takes; whoever reads the variable may expect less
+    if not name or "=" in name:
+        raise ValueError(f"{name[:80]!r} cannot be the name of an environment variable; expected NAME: value")
+    return name
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name)]
 
 
 def check_table(

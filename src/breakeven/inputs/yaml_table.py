@@ -17,6 +17,9 @@ MAX_DEPTH = 50
 # YAML 1.1 has numbers to the base of 60 (1:30 is 90), 16 and 2: short texts of numbers that no machine has room to print
 MAX_NUMBER_CHARACTERS = 100
 
+# NUL and halves of characters: only escapes can write them
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+
 Location = tuple[str, ...]
 # the line, 1-based, of every key and list item by its path; an item of a list is known by its number
 Lines = Mapping[Location, int]
@@ -83,14 +86,23 @@ def _lines(root: yaml.Node, where: str, expected: str, error: type[BreakevenErro
                 if key in seen and key != "<<":
                     raise error(f"{where}:{line}: key {key!r} stands on line {seen[key]} too; expected it once")
                 seen[key] = line
+                _refuse_unwritable(key_node, where, error)
                 yield (*location, key), line
                 # a merged table's keys count as written where they stand
                 waiting.append((location if key == "<<" else (*location, key), value_node))
+        elif isinstance(node, yaml.ScalarNode):
+            _refuse_unwritable(node, where, error)
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 yield (*location, str(index)), item.start_mark.line + 1
                 waiting.append(((*location, str(index)), item))
     raise error(f"{where}: more than {MAX_NODES} entries (aliases that repeat each other?); expected {expected}")
+
+
+def _refuse_unwritable(node: yaml.ScalarNode, where: str, error: type[BreakevenError]) -> None:
+    if _UNWRITABLE.search(node.value):
+        at = f"{where}:{node.start_mark.line + 1}"
+        raise error(f"{at}: {node.value[:80]!a} holds a character that no file, command or report can have; remove it")
 
 
 def _yaml_message(fault: Exception, where: str) -> str:

@@ -147,6 +147,8 @@ def plan_with(arms: str, load: str = "[{concurrency: 1}]", top: str = "") -> str
             "so its answers are junk that ends anywhere; set workload.fixed_length: true",
         ),
         ("  plain:\n  x: {env: {OMP_NUM_THREADS: 1}}", "arms.x.env.OMP_NUM_THREADS is 1; expected text (put numbers"),
+        ("  plain:\n  x: {env: {'A=B': c}}", "'A=B' cannot be the name of an environment variable; expected NAME: value"),
+        ("  plain:\n  x: {env: {'': c}}", "'' cannot be the name of an environment variable"),
         ("  plain:\n  x: {env: {HF_TOKEN: abc}}", "HF_TOKEN looks like a secret, and plans are stored"),
         ("  plain:\n  x: {extra_flags: ['--api-key=abc']}", "--api-key looks like a secret"),
         ("  plain:\n  x: {extra_flags: ['--port=3']}", "extra_flags has --port=3, which Breakeven sets itself"),

@@ -36,6 +36,8 @@ def bomb(link: str) -> str:
         ("a: " + "[" * 60 + "]" * 60, "nested deeper than 50"),
         ("[" * 50_000, "not valid YAML"),
         ("a: 1\nb: 2\na: 3", "f.yaml:3: key 'a' stands on line 1 too; expected it once"),
+        ('a: 1\nb: ["x\\0y"]', "f.yaml:2: 'x\\x00y' holds a character that no file, command or report can have"),
+        ('a: 1\n"\\uD800": x', "f.yaml:2: '\\ud800' holds a character"),
         ("a:\n\t- 1", "f.yaml:2: not valid YAML at column 1"),
         ("!!python/object/apply:os.system [id]", "f.yaml:1: not valid YAML"),
         ("a: !!int x", "f.yaml: not valid YAML (ValueError"),

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
+from breakeven.inputs.checking import VariableName
+
 __all__ = ["BatchPlan", "EvaluationPlan", "GatesPlan", "HeadPlan", "ObjectivePlan", "OptimiserPlan", "TrainPlan"]
 
 Layers = Annotated[tuple[int, int, int], Strict(False)]
@@ -93,7 +95,7 @@ class GatesPlan(_Section):
     )
     served_engine: Literal["vllm", "sglang"] = Field(default="vllm", description="Which engine that is")
     served_prompts: int = Field(default=8, ge=1, description="Held-out prompts that it is asked")
-    served_env: dict[str, str] = Field(default={}, description="Variables of its environment")
+    served_env: dict[VariableName, str] = Field(default={}, description="Variables of its environment")
     served_flags: Words = Field(default=(), description="Further flags of its command")
 
 

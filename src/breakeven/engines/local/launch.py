@@ -12,6 +12,10 @@ from breakeven.errors import CheckpointError, UsageError
 __all__ = ["check", "launch_command"]
 
 ARCHITECTURES = ("LlamaForCausalLM",)
+NOT_OURS = (
+    "command", "executable", "tensor_parallel", "pipeline_parallel", "data_parallel", "quantization", "max_graph_batch",
+)  # fmt: skip
+_PLAIN = Arm(name="plain", engine="local")
 DTYPES = ("auto", "float32", "bfloat16")
 
 
@@ -19,6 +23,9 @@ def launch_command(arm: Arm, port: int) -> LaunchCommand:
     """See `Engine.launch_command`."""
     if arm.target is None:
         raise UsageError(f"arm {arm.name}: no target; the embedded engine serves a model folder")
+    # it would be measured without, and nobody would know
+    if other := [key for key in NOT_OURS if getattr(arm, key) != getattr(_PLAIN, key)]:
+        raise UsageError(f"arm {arm.name}: {other[0]} is for vLLM and SGLang, the embedded engine has no such thing; remove it")
     flags = ["--model", str(arm.target), "--port", str(port), "--dtype", arm.dtype]
     flags += ["--max-num-seqs", str(arm.max_running_requests), "--seed", str(arm.seed)]
     if arm.served_name is not None:
