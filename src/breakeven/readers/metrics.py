@@ -14,8 +14,10 @@ from breakeven.printed.formulas import DraftShape
 from breakeven.printed.reading import Candidate, read_printed
 from breakeven.printed.reading import Reading as PrintedReading
 from breakeven.readers.dumps import Window
+from breakeven.readers.effects import Level
 from breakeven.readers.figures import as_printed, known
 from breakeven.readers.findings.curve import ceiling, dead_positions, floor
+from breakeven.readers.findings.ranks import odd_rank
 from breakeven.readers.reading import AcceptanceFound, FormulaReading, Reading
 from breakeven.readers.speedup import SHARE_CALLED_FLATTERED, with_speedup
 from breakeven.versions import Version
@@ -24,6 +26,7 @@ __all__ = ["window_reading"]
 
 # Below this share of the drafts that all positions would make, some rounds drafted fewer.
 FULL_DRAFTS = 0.95
+MIN_ROUNDS_OF_A_RANK = 100
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos"
 
 
@@ -121,6 +124,8 @@ def _vllm(window: Window) -> tuple[AcceptanceFound | None, list[Finding]]:
             findings.append(at_ceiling)
     if counts.num_rounds and counts.drafted_share < SHARE_CALLED_FLATTERED:
         findings.append(_undrafted(counts))
+    if (odd := odd_rank(_by_engine(window))) is not None:
+        findings.append(odd)
     error = math.sqrt(max(counts.draft_acceptance * (1 - counts.draft_acceptance), 0.0)) * (num_drafted or 1)
     return AcceptanceFound(
         accept_length=known(counts.per_round_length),
@@ -138,6 +143,23 @@ def _vllm(window: Window) -> tuple[AcceptanceFound | None, list[Finding]]:
         as_printed=as_printed(counts.per_round_length, num_drafted),
         formula_status="not needed",
     ), findings
+
+
+def _by_engine(window: Window) -> dict[str, Level]:
+    """Accept length of every engine that counted enough drafts, with its counting error."""
+    counts: dict[str, dict[str, float]] = {}
+    for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens"):
+        for labels, count in window.counters.get(f"vllm:spec_decode_{name}", {}).items():
+            own = counts.setdefault(dict(labels).get("engine", ""), {})
+            own[name] = own.get(name, 0.0) + count
+    found = {}
+    for engine, of in counts.items():
+        rounds, drafted, accepted = (of.get(name, 0.0) for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens"))
+        if rounds >= MIN_ROUNDS_OF_A_RANK and drafted > 0:
+            rate = min(accepted / drafted, 1.0)
+            error = math.sqrt(rate * (1.0 - rate)) * (drafted / rounds) / math.sqrt(rounds)
+            found[engine] = Level(mean=1.0 + accepted / rounds, error=error, rounds=rounds, num_lines=1)
+    return found
 
 
 def _undrafted(counts: Acceptance) -> Finding:
@@ -223,6 +245,9 @@ def _sglang(window: Window, version: Version | None, draft_tokens: int | None) -
     length = reading.accept_length.estimate if reading.accept_length is not None else math.nan
     if math.isfinite(length) and (found := floor(length, 1000.0, "gauge of the last interval")) is not None:
         findings.append(found)
+    by_rank = {str(rank): Level(mean=value, error=0.0, rounds=1.0, num_lines=1) for rank, value in enumerate(lengths)}
+    if (odd := odd_rank(by_rank)) is not None:
+        findings.append(odd)
     verified = window.total("sglang:spec_verify_calls")
     basis_is_counters = window.is_difference and verified > 0
     if basis_is_counters:

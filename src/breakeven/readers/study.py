@@ -24,6 +24,8 @@ MAX_EXACT_GROUPS = 8
 # A batch seen on fewer lines than this share joins a range of batches.
 MIN_GROUP_SHARE = 0.02
 NUM_TIME_CUTS = 8
+# Stamps between lines, before their pace is believed; vLLM's interval where nobody chose another.
+MIN_GAPS, USUAL_INTERVAL_S = 2, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ def study(section: Section, *, company: Formula | None = None) -> Study:
         lengths, columns = _from_counts(lengths, columns)
     if section.engine == "vllm" and shape.num_drafted:
         lengths, columns = _from_drafted(lengths, columns, shape.num_drafted)
+    if section.engine == "vllm":
+        columns = _steps_from_stamps(columns)
     has_length = np.isfinite(lengths)
     rounds = columns["rounds"]
     overall = level(lengths[has_length], rounds[has_length], num_drafted)
@@ -181,6 +185,22 @@ def _from_drafted(lengths: Floats, columns: dict[str, Floats], num_drafted: int)
     with np.errstate(invalid="ignore", divide="ignore"):
         derived = 1.0 + accepted / rounds
     return np.where(missing, derived, lengths), columns | {"rounds": rounds}
+
+
+def _steps_from_stamps(columns: dict[str, Floats]) -> dict[str, Floats]:
+    """vLLM up to 0.9 prints no throughput of drafts to tell the interval by: it is 10 s, or shorter if the stamps say so.
+
+    Stamps further apart are of lines that were filtered out in between."""
+    times, throughput, rounds = columns["time_s"], columns["throughput"], columns["rounds"]
+    missing = ~np.isfinite(columns["steps"]) & (rounds > 0) & np.isfinite(throughput)
+    gaps = [np.diff(times[columns["source"] == source]) for source in np.unique(columns["source"])]
+    known = np.concatenate(gaps) if gaps else np.empty(0)
+    known = known[np.isfinite(known) & (known > 0)]
+    if not missing.any() or len(known) < MIN_GAPS:
+        return columns
+    interval_s = min(float(np.median(known)), USUAL_INTERVAL_S)
+    steps = np.maximum(throughput * interval_s - columns["accepted"], rounds)
+    return columns | {"steps": np.where(missing, steps, columns["steps"])}
 
 
 def _groups(one: Study, values: Floats, classes: Floats) -> tuple[Group, ...]:

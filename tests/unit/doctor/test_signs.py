@@ -103,6 +103,13 @@ def test_healthy_servers_show_nothing(name: str, doctor: Doctor) -> None:
 # --- one sign each --------------------------------------------------------------------------------------------------------------
 
 SIGNS: dict[str, tuple[str, ...]] = {
+    "rank-accepts-less": (
+        "".join(
+            sgl(2.6 if rank else 1.0, 0.53 if rank else 0.0, at_s=second, rank=f" DP{rank} TP{rank}")
+            for second in range(40)
+            for rank in range(4)
+        ),
+    ),
     "accept-length-at-floor": (sgl_lines(1.0), vllm_lines((0.0, 0.0, 0.0)), sgl_lines(1.0, drafts=5, running=1)),
     "accept-length-near-floor": (vllm_lines((0.06, 0.02, 0.01)), sgl_lines(1.08)),
     "accept-length-at-ceiling": (sgl_lines(4.0, spread=0.0), sgl_lines(6.0, drafts=5, spread=0.0)),

@@ -71,6 +71,46 @@ def test_fall_with_context_and_not_with_time_or_batch(read_one: ReadOne) -> None
     assert codes(read_one(text)) == {"accept-length-falls-with-context"}
 
 
+def test_a_slow_fall_to_the_end_is_the_contexts_and_no_collapse(read_one: ReadOne) -> None:
+    # one long request: context and time grow together, and nothing but its place in the log speaks for a collapse
+    text = "".join(noisy(3.1 - 1.5 * i / 60, 1, at_s=i, spread=0.03, running=1, tokens=2000 + 600 * i, seed=i) for i in range(60))
+    assert codes(read_one(text)) == {"accept-length-falls-with-context"}
+
+
+def test_a_rank_that_accepts_nothing_is_named_and_not_averaged_away(read_one: ReadOne) -> None:
+    def text(*lengths: float) -> str:
+        return "".join(
+            noisy(length, 1, at_s=i, rank=f" DP{rank} TP{rank}", spread=0.0 if length == 1.0 else 0.05, seed=i)
+            for i in range(30)
+            for rank, length in enumerate(lengths)
+        )
+
+    (found,) = [one for one in read_one(text(2.6, 2.6, 1.0, 2.6)).findings if one.code == "rank-accepts-less"]
+    assert found.severity == "error"
+    assert found.title.startswith("Rank 2 accepts 1.00, the others 2.60")
+    (weaker,) = [one for one in read_one(text(2.6, 1.9)).findings if one.code == "rank-accepts-less"]
+    assert weaker.severity == "warning"
+    assert "rank-accepts-less" not in codes(read_one(text(2.6, 2.55, 2.62)))
+    assert "rank-accepts-less" not in codes(read_one(text(1.0, 1.0)))
+
+
+def test_an_engine_that_accepts_nothing_is_seen_in_counters(read_one: ReadOne) -> None:
+    alive = counters(5000, 15000, 8000, (4000, 2500, 1500), engine="0")
+    dead = counters(5000, 15000, 0, (0, 0, 0), engine="1")
+    assert "rank-accepts-less" in codes(read_one(alive + dead))
+    assert "rank-accepts-less" not in codes(read_one(alive + counters(5000, 15000, 7900, (3950, 2480, 1470), engine="1")))
+    assert "rank-accepts-less" not in codes(read_one(alive + counters(3, 9, 0, (0, 0, 0), engine="1"))), "three drafts show nothing"
+
+
+def test_steps_without_drafts_are_seen_in_lines_that_print_no_interval(read_one: ReadOne) -> None:
+    def text(speed: float) -> str:
+        lines = (vllm_load(speed, at_s=10 * i) + vllm([0.7, 0.5, 0.3], 1000, at_s=10 * i, old_order=True) for i in range(4))
+        return "".join(lines)
+
+    assert "steps-without-drafts" in codes(read_one(text(2500.0)))
+    assert "steps-without-drafts" not in codes(read_one(text(250.0)))
+
+
 def test_saturated_queue(read_one: ReadOne) -> None:
     reading = read_one(noisy(2.7, 40, running=100, queued=37))
     assert codes(reading) == {"queue-saturated"}

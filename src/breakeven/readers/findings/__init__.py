@@ -7,6 +7,7 @@ from breakeven.readers.findings.changes import changes
 from breakeven.readers.findings.curve import curve
 from breakeven.readers.findings.load import load
 from breakeven.readers.findings.printed import printed
+from breakeven.readers.findings.ranks import ranks
 from breakeven.readers.study import Study
 
 __all__ = ["findings_of"]
@@ -16,5 +17,6 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 def findings_of(one: Study) -> tuple[Finding, ...]:
     """Everything odd about a section of a log, the worst first."""
-    found = [*curve(one), *changes(one), *load(one), *printed(one)]
+    odd = ranks(one)
+    found = [*curve(one), *((odd,) if odd is not None else ()), *changes(one), *load(one), *printed(one)]
     return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))

@@ -1,7 +1,7 @@
 """Accept length that changes with what it should not depend on: the running batch, time, context, what came from a cache.
 
 Looked for in this order, each with what was found before taken out: batch, collapse, context, drift. So a ramp of load is not
-called a drift, and a collapse is not called a fall with context.
+called a drift, and a collapse is not called a fall with context, unless nothing but its place at the end makes it one.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ def changes(one: Study) -> Iterator[Finding]:
     yield from by_batch
     lengths = _without(one, one.by_running) if by_batch else one.lengths
     collapses = list(_collapses(one, lengths))
-    yield from collapses
-    if collapses:
-        return
     flat = replace(one, lengths=lengths)
     by_context = list(_falls(flat, tuple(replace(g, level=flat.level_of(g.lines)) for g in one.by_context), "context"))
+    # a low end that nothing but its place in the log speaks for is where contexts had grown long
+    if collapses and not (by_context and collapses[0].confidence == "low"):
+        yield from collapses
+        return
     yield from by_context
     if not by_context:
         yield from _drift(flat)
