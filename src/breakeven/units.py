@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["format_bytes", "format_duration", "format_rate", "format_ratio"]
+__all__ = ["format_bytes", "format_duration", "format_rate", "format_ratio", "plural"]
 
 
 def format_duration(duration_s: float) -> str:
@@ -40,3 +40,10 @@ def format_bytes(num_bytes: float) -> str:
             return f"{num_bytes:.3g} {unit}"
         num_bytes /= 1000.0
     return f"{num_bytes:.3g} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 launch", "3 launches"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"

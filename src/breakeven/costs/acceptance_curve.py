@@ -129,6 +129,12 @@ class AcceptanceCurve:
             value=value + expected, low=low + expected / 2, high=max(high, value) + last * _series(best, more), is_extrapolated=True
         )
 
+    def prolonged(self, num_drafted: int) -> AcceptanceCurve:
+        """By value, up to `num_drafted` positions: the last conditional acceptance goes on."""
+        last = self.conditional[-1]
+        more = tuple(self.joint[-1] * last**power for power in range(1, num_drafted - self.num_measured + 1))
+        return AcceptanceCurve(joint=(*self.joint, *more), num_rounds=self.num_rounds) if more else self
+
     def levers(self, num_drafted: int, needed: float) -> tuple[Lever, ...]:
         """For every position, what its conditional acceptance must be for AL(`num_drafted`) to reach `needed`, others as they are.
 

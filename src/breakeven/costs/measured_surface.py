@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from breakeven.costs.surface import Cost, UnknownCost
+from breakeven.units import plural
 
 __all__ = ["Jump", "MeasuredSurface", "half_width"]
 
@@ -83,7 +84,7 @@ class MeasuredSurface:
         if batch not in self.batches:
             near = ", ".join(map(str, self.batches)) or "none"
             raise UnknownCost(
-                f"nothing was measured at {batch} running requests (measured: {near}), and c is not read between batches"
+                f"nothing was measured at {plural(batch, 'running request')} (measured: {near}), and c is not read between batches"
             )
         if num_drafted == 0:
             return Cost(value=1.0, low=1.0, high=1.0)
@@ -93,7 +94,8 @@ class MeasuredSurface:
         neighbours = self.neighbours(batch, num_drafted)
         if neighbours is None:
             there = ", ".join(map(str, self.drafts(batch)))
-            raise UnknownCost(f"{num_drafted} drafts lie beyond those measured at {batch} running requests ({there})")
+            asked = "1 draft lies" if num_drafted == 1 else f"{num_drafted} drafts lie"
+            raise UnknownCost(f"{asked} beyond those measured at {plural(batch, 'running request')} ({there})")
         return self._between(batch, num_drafted, *neighbours)
 
     def hides_padding(self, batch: int) -> bool:

@@ -132,12 +132,13 @@ def _choice(surface: CostSurface, acceptance: AcceptanceCurve, batch: int, draft
 
 
 def _advice(acceptance: AcceptanceCurve, row: Expected, threshold: float) -> Advice:
-    needed, shown = required(row.cost, threshold), min(row.num_drafted, acceptance.num_measured)
+    # what is needed is needed of all drafts of the round, those beyond the measured positions included
+    needed, prolonged = required(row.cost, threshold), acceptance.prolonged(row.num_drafted)
     return Advice(
         num_drafted=row.num_drafted,
         length=row.length.value,
         break_even=row.cost.value,
         needed=needed,
-        levers=acceptance.levers(shown, needed),
-        everywhere=acceptance.lifted_everywhere(shown, needed),
+        levers=prolonged.levers(row.num_drafted, needed),
+        everywhere=prolonged.lifted_everywhere(row.num_drafted, needed),
     )

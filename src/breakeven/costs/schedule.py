@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from breakeven.costs.payoff import BatchChoice, Expected
 from breakeven.costs.surface import Cost
+from breakeven.units import plural
 
 __all__ = ["FixedChoice", "Schedule", "Stretch", "make_schedule"]
 
@@ -79,7 +80,7 @@ def make_schedule(choices: Sequence[BatchChoice], idle: Mapping[int, Cost] | Non
             first = last_batch + 1
         stretches.append(Stretch(first=first, last=choice.batch, num_drafted=num_drafted, why=why, speedup=taken))
         before, last_batch = taken, choice.batch
-    beyond = f"nothing was measured beyond {last_batch} running requests"
+    beyond = f"nothing was measured beyond {plural(last_batch, 'running request')}"
     if stretches[-1].num_drafted == 0:
         last = stretches.pop()
         stretches.append(Stretch(first=last.first, last=None, num_drafted=0, why=last.why))
@@ -102,18 +103,18 @@ def _taken(choice: BatchChoice, before: Expected | None) -> tuple[Expected | Non
     if not paying:
         best = max(choice.rows, key=lambda row: row.speedup, default=None)
         if best is None:
-            return None, f"no number of drafts is known at {choice.batch} running requests"
-        shown = f"{best.num_drafted} drafts: {best.speedup:.2f}x [{best.low:.2f}, {best.high:.2f}]"
+            return None, f"no number of drafts is known at {plural(choice.batch, 'running request')}"
+        shown = f"{plural(best.num_drafted, 'draft')}: {best.speedup:.2f}x [{best.low:.2f}, {best.high:.2f}]"
         verb = "would not pay" if best.outcome in ("slower", "no useful difference") else "is not decided to pay"
-        return None, f"even the best {verb} at {choice.batch} running requests ({shown})"
+        return None, f"even the best {verb} at {plural(choice.batch, 'running request')} ({shown})"
     best = max(paying, key=lambda row: row.speedup)
     kept = None if before is None else next((row for row in paying if row.num_drafted == before.num_drafted), None)
     if kept is not None and kept is not best and kept.high >= best.speedup:
         return kept, (
-            f"{kept.speedup:.2f}x [{kept.low:.2f}, {kept.high:.2f}] at {choice.batch} running requests, not to be told from "
-            f"{best.num_drafted} drafts ({best.speedup:.2f}x)"
+            f"{kept.speedup:.2f}x [{kept.low:.2f}, {kept.high:.2f}] at {plural(choice.batch, 'running request')}, not to be told "
+            f"from {plural(best.num_drafted, 'draft')} ({best.speedup:.2f}x)"
         )
-    return best, f"{best.speedup:.2f}x [{best.low:.2f}, {best.high:.2f}] at {choice.batch} running requests"
+    return best, f"{best.speedup:.2f}x [{best.low:.2f}, {best.high:.2f}] at {plural(choice.batch, 'running request')}"
 
 
 def _best_fixed(choices: Sequence[BatchChoice], stretches: Sequence[Stretch], idle: Mapping[int, Cost]) -> FixedChoice:

@@ -17,6 +17,7 @@ from typing import Any
 
 from breakeven.costs.schedule import Schedule, Stretch
 from breakeven.errors import UsageError
+from breakeven.units import plural
 from breakeven.versions import Version
 
 __all__ = ["Spelled", "for_sglang", "for_vllm", "sglang_slots", "vllm_ranges"]
@@ -122,9 +123,9 @@ def _drafts_somewhere(schedule: Schedule) -> int:
 
 def _instead(schedule: Schedule) -> str:
     fixed = schedule.fixed
-    what = f"{fixed.num_drafted} drafts everywhere" if fixed.num_drafted else "no speculation"
+    what = f"{plural(fixed.num_drafted, 'draft')} everywhere" if fixed.num_drafted else "no speculation"
     text = f"run {what}, which by value is at worst {fixed.worst_loss:.0%} slower than the schedule"
-    text += f" (at {fixed.worst_batch} running requests)"
+    text += f" (at {plural(fixed.worst_batch, 'running request')})"
     return text + (f"; whether it pays is undecided at {', '.join(map(str, fixed.undecided))}" if fixed.undecided else "")
 
 

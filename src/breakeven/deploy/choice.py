@@ -131,6 +131,8 @@ def _notes(case: Case, chosen: dict[str, str], arm: str) -> tuple[str, ...]:
             notes.append(f"At {load_list(known)} the run says to serve {other} instead")
         if unknown:
             notes.append(f"At {load_list(unknown)} the run does not know whether {arm} pays, and keeps {other} until it does")
+    if arm in case.replaced_kernels:
+        notes.append(f"Its kernels are not those of any release: its speed is not that of {case.run.arm(arm).engine}")
     speculation = case.run.arm(arm).speculation
     if speculation is not None and speculation.schedule:
         note = f"Its drafts by running requests: {in_words(speculation.schedule)}"

@@ -10,8 +10,8 @@ from breakeven.experiment.summary import RunSummary, speed_measure
 from breakeven.experiment.trial import Trial
 from breakeven.stats.further import further_block
 from breakeven.stats.intervals import ASSUMED_LAUNCH_SD, block_interval
-from breakeven.units import format_rate
-from breakeven.verdict.measured.wording import percent, plural
+from breakeven.units import format_rate, plural
+from breakeven.verdict.measured.wording import percent
 
 __all__ = ["Reproduction", "reproduction"]
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from breakeven.report.text import MISSING, OUTCOME_MARKS, plain, quantity
+from breakeven.units import plural
 from breakeven.verdict.predicted.result import (
     AcceptanceNeeded,
     BatchPrediction,
@@ -126,15 +127,18 @@ def _schedule(schedule: PredictedSchedule, console: Console) -> None:
         batches = (
             f"{part.first}+" if part.last is None else f"{part.first}-{part.last}" if part.last > part.first else f"{part.first}"
         )
-        drafts = f"{part.num_draft_tokens} drafts" if part.num_draft_tokens else "plain"
+        drafts = plural(part.num_draft_tokens, "draft") if part.num_draft_tokens else "plain"
         console.print(Text(f"  {batches:>9}  {drafts:<9} {part.why}"))
     fixed = schedule.fixed
-    loss = f"loses {fixed.worst_loss * 100:.0f} % against it at worst by value, at {fixed.worst_batch} running requests"
+    choice = plural(fixed.num_draft_tokens, "draft") if fixed.num_draft_tokens else "plain decoding"
+    if all(part.num_draft_tokens == fixed.num_draft_tokens for part in schedule.by_batch):
+        told = f"{choice}, as the schedule has it everywhere"
+    else:
+        worst = plural(fixed.worst_batch, "running request")
+        told = f"{choice} loses {fixed.worst_loss * 100:.0f} % against it at worst by value, at {worst}"
     if fixed.undecided:
-        loss += f"; whether it pays is undecided at {', '.join(map(str, fixed.undecided))}"
-    console.print(
-        Text(f"One fixed choice: {f'{fixed.num_draft_tokens} drafts' if fixed.num_draft_tokens else 'plain decoding'} {loss}.")
-    )
+        told += f"; whether it pays is undecided at {', '.join(map(str, fixed.undecided))}"
+    console.print(Text(f"One fixed choice: {told}."))
     if schedule.spelled is None:
         return
     spelled = schedule.spelled

@@ -69,6 +69,16 @@ def test_what_a_better_drafter_must_reach() -> None:
     assert (lever.position, lever.needed) == (1, pytest.approx(2 / 3))
 
 
+def test_what_is_needed_is_asked_of_every_draft_of_the_round() -> None:
+    """Two positions were measured and three drafts are wanted: 0.95 at each gives 3.71, so 3.2 is not out of reach."""
+    (choice,) = payoff(Known({(1, 3): exactly(3.2)}), AcceptanceCurve((0.6, 0.4)), (1,), (3,), threshold=0.0)
+    assert choice.advice is not None
+    assert choice.advice.everywhere is not None
+    chain = [min(share + choice.advice.everywhere, 0.95) for share in (0.6, 2 / 3, 2 / 3)]
+    assert 1 + sum(math.prod(chain[:end]) for end in (1, 2, 3)) == pytest.approx(3.2)
+    assert [lever.position for lever in choice.advice.levers] == [1, 2, 3]
+
+
 def test_no_advice_where_it_surely_pays() -> None:
     (choice,) = payoff(Known({(1, 2): exactly(1.2)}), AcceptanceCurve((0.6, 0.3)), (1,), (2,), threshold=0.03)
     assert choice.advice is None

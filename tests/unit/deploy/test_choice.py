@@ -100,3 +100,10 @@ def test_what_the_run_does_not_know_is_no_advice_against_an_arm(make_record: Mak
     assert choice.notes == ("At c=1 and c=4 the run does not know whether same pays, and keeps plain until it does",)
     slow = replace(plain, name="slow", simulation={"step_s": 0.08})
     assert choose(make_record(plain, slow), "slow").notes == ("At c=1 and c=4 the run says to serve plain instead",)
+
+
+def test_an_arm_on_kernels_of_no_release_is_not_served_as_its_engine(make_record: MakeRecord, plain: Arm, eagle: Arm) -> None:
+    record = make_record(plain, eagle)
+    record = replace(record, facts={"eagle": {"unreleased_kernels": "sgl_kernel is imported from elsewhere"}})
+    assert any("not those of any release" in note for note in choose(record).notes)
+    assert not any("release" in note for note in choose(record, "plain").notes)

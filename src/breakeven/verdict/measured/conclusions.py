@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from breakeven.acceptance import Acceptance
-from breakeven.units import format_rate
+from breakeven.units import format_rate, plural
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.deciding import required_length
 from breakeven.verdict.measured.findings import dead_drafters, has_random_weights, is_lookup
-from breakeven.verdict.measured.wording import accepted_drafts, figure, in_words, interval_of_log, listed, percent, plural, ratio
+from breakeven.verdict.measured.wording import accepted_drafts, figure, in_words, interval_of_log, listed, percent, ratio
 from breakeven.verdict.result import BestOfArm, BreakEvenPoint, Cell, Comparison, Conclusion
 
 __all__ = ["conclusions"]

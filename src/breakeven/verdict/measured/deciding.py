@@ -11,10 +11,11 @@ from breakeven.experiment.comparing import PAIR_ASSUMED_SD, Compared
 from breakeven.experiment.cost_ratios import FULLY_DRAFTED
 from breakeven.experiment.summary import speed_measure
 from breakeven.stats.intervals import block_interval
+from breakeven.units import plural
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.findings import dead_drafters, has_random_weights
 from breakeven.verdict.measured.prediction import mean_prefill_share
-from breakeven.verdict.measured.wording import figure, interval_of_log, listed, load_list, percent, plural, ratio
+from breakeven.verdict.measured.wording import figure, interval_of_log, listed, load_list, percent, ratio
 from breakeven.verdict.result import Interval
 
 __all__ = ["Decision", "decide", "required_length", "schedule"]

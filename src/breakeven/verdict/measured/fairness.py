@@ -10,8 +10,9 @@ from breakeven.engines.resolved import resolved_findings
 from breakeven.experiment.admission import mean_running, mean_waiting
 from breakeven.experiment.curve_plan import is_curve_arm
 from breakeven.findings import Finding
+from breakeven.units import plural
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.wording import listed, percent, plural
+from breakeven.verdict.measured.wording import listed, percent
 
 __all__ = ["fairness_findings"]
 

@@ -8,8 +8,9 @@ import statistics
 from breakeven.experiment.summary import LogGoodput
 from breakeven.findings import Finding
 from breakeven.loadgen.measures import share_within
+from breakeven.units import plural
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.wording import listed, percent, plural
+from breakeven.verdict.measured.wording import listed, percent
 
 __all__ = ["out_of_time"]
 

@@ -17,7 +17,8 @@ from breakeven.experiment.summary import RunSummary, log_throughput
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.measures import prefill_share, ttfts
 from breakeven.stats.intervals import Estimate, block_interval
-from breakeven.verdict.measured.wording import percent, plural
+from breakeven.units import plural
+from breakeven.verdict.measured.wording import percent
 
 __all__ = ["GAP_ALPHA", "Prediction", "mean_prefill_share", "predict"]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from breakeven.engines.base import Arm, Speculation
 from breakeven.experiment.admission import mean_running
 from breakeven.findings import Finding
+from breakeven.units import plural
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.wording import in_words, listed, plural
+from breakeven.verdict.measured.wording import in_words, listed
 
 __all__ = ["schedule_findings"]
 

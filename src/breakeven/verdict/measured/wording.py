@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from breakeven.acceptance import Acceptance
 from breakeven.stats.intervals import Estimate
+from breakeven.units import plural
 from breakeven.verdict.result import Interval
 
-__all__ = ["accepted_drafts", "figure", "in_words", "interval_of_log", "listed", "load_list", "percent", "plural", "ratio"]
+__all__ = ["accepted_drafts", "figure", "in_words", "interval_of_log", "listed", "load_list", "percent", "ratio"]
 
 
 # load points that a sentence names one by one
@@ -43,13 +44,6 @@ def accepted_drafts(counts: Acceptance) -> str:
     if counts.num_drafted < counts.num_accepted or counts.num_drafted == 0 < counts.num_rounds:
         return f"{plural(counts.num_accepted, 'draft')} accepted"
     return f"{counts.num_accepted} of {plural(counts.num_drafted, 'draft')} accepted"
-
-
-def plural(count: int, noun: str) -> str:
-    """ "1 launch", "3 launches"."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
 def listed(items: Iterable[str]) -> str:

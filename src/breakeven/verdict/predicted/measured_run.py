@@ -17,6 +17,7 @@ from breakeven.experiment.cost_ratios import measure_costs
 from breakeven.experiment.curving import surface_of
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.summary import RunSummary, log_decode_time_per_token
+from breakeven.units import plural
 from breakeven.verdict.predicted.result import (
     BatchPrediction,
     DraftsByBatch,
@@ -132,7 +133,7 @@ def schedule_from(
 def jump_text(jump: Jump) -> str:
     tokens = [jump.batch * (k + 1) for k in (jump.before, jump.after)]
     return (
-        f"Cliff at {jump.batch} running requests: c jumps from {jump.cost_before:.2f} to {jump.cost_after:.2f} between "
+        f"Cliff at {plural(jump.batch, 'running request')}: c jumps from {jump.cost_before:.2f} to {jump.cost_after:.2f} between "
         f"{jump.before} and {jump.after} drafts, {tokens[0]} and {tokens[1]} tokens a step. Usually the end of the recorded CUDA "
         f"graphs: raise the capture size past {tokens[1]} tokens, or draft at most {jump.before}"
     )

@@ -11,7 +11,7 @@ from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, ba
 from breakeven.verdict.reported.readings import ArmReading, ImpliedRelease, read_arms
 from breakeven.verdict.reported.schema import ReportedTable
 
-__all__ = ["Case", "listed", "plural", "speed", "speed_unit", "spoken_speed", "study", "unlike_in"]
+__all__ = ["Case", "listed", "speed", "speed_unit", "spoken_speed", "study", "unlike_in"]
 
 NAMES_SHOWN = 5
 
@@ -147,7 +147,3 @@ def listed(names: Iterable[str], shown: int = NAMES_SHOWN) -> str:
     if len(unique) > shown:
         return f"{', '.join(unique[:shown])} and {len(unique) - shown} more"
     return " and ".join((", ".join(unique[:-1]), unique[-1])) if len(unique) > 1 else "".join(unique)
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

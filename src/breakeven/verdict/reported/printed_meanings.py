@@ -8,8 +8,9 @@ from breakeven.engines.version_facts import first_support
 from breakeven.printed.definitions import definitions_for, rate_has_changed
 from breakeven.printed.formulas import LengthFormula, RateFormula
 from breakeven.printed.reading import Reading
+from breakeven.units import plural
 from breakeven.verdict.reported.arms import LoadKey
-from breakeven.verdict.reported.case import Case, plural
+from breakeven.verdict.reported.case import Case
 from breakeven.verdict.reported.readings import ArmReading, lies_at_floor
 from breakeven.verdict.reported.wording import engine_name, printed, releases, share, spoken_formula
 from breakeven.verdict.result import Conclusion

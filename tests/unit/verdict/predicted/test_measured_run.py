@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.engines.base import Arm
@@ -19,6 +21,7 @@ from breakeven.experiment.record import RunRecord
 from breakeven.experiment.runner import carry_out
 from breakeven.experiment.stopping import still_wanted
 from breakeven.experiment.store import RunStore
+from breakeven.report.prediction import render_prediction
 from breakeven.verdict.judge import judge
 from breakeven.verdict.predicted.measured_run import predict_from_run
 from breakeven.verdict.predicted.spelled_schedule import spell_schedule
@@ -100,6 +103,22 @@ def test_what_the_figures_rest_on_is_said(record: RunRecord) -> None:
     assert not any("taken as given" in note for note in (*counted, *predict_from_run(record, None, (), (), threshold=0.03).notes))
     real = replace(record, arms=tuple(replace(arm, engine="vllm") for arm in record.arms))
     assert not any("simulated" in note for note in predict_from_run(real, HEAD, (), (), threshold=0.03).notes)
+
+
+def test_a_schedule_that_never_drafts_is_not_weighed_against_itself(record: RunRecord) -> None:
+    """ "plain decoding loses 0 % against it at worst" said nothing of a schedule that is plain decoding."""
+
+    def shown(joint: tuple[float, ...]) -> str:
+        out = io.StringIO()
+        result = predict_from_run(record, AcceptanceCurve(joint), (), (), threshold=0.03)
+        render_prediction(result, Console(file=out, width=200, color_system=None))
+        return out.getvalue()
+
+    assert "One fixed choice: plain decoding, as the schedule has it everywhere." in shown((0.02,))
+    drafting = shown((0.7, 0.5, 0.36, 0.26, 0.19))
+    assert "against it at worst by value" in drafting
+    assert "1 running requests" not in drafting
+    assert "1 running request" in drafting
 
 
 @pytest.fixture(scope="module")
