@@ -29,6 +29,8 @@ MEMORY_PER_WEIGHT_BYTE, MEMORY_BASE_BYTES = 1.5, 8 * 2**30
 _IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
 # What only holds on the machine of the run: numbers of its devices, drivers of its image.
 _OF_THE_HOST = re.compile(r"NVIDIA_.*|.*_VISIBLE_DEVICES|.*_VERSION|(HF|TRANSFORMERS)_.*")
+# of two parts at least: "/v1" is where a server answers
+_PATH = re.compile(r"(?<![^\s=:,;\"'\[{])/[\w.@+-]+(?:/[\w.@+-]+)+")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
@@ -98,11 +100,29 @@ def container(record: RunRecord, relaunch: Relaunch, *, start_timeout_s: float) 
 def header(described: Container, checks: list[str]) -> str:
     """The comment on top of a file: where it comes from and what nobody has checked."""
     models = [f"models: {place} is {folder} on the machine of the run" for folder, place in described.models.items()]
-    checks = [f"image: {described.why_image}", *models, *checks, "access: the server asks for no key; put what does in front of it"]
+    checks = [
+        f"image: {described.why_image}",
+        *models,
+        *_left_paths(described),
+        *checks,
+        "access: the server asks for no key; put what does in front of it",
+    ]
     lines = [f"Arm {described.arm} of the run {described.run}, written by breakeven serve. Nobody has started it. Check first:"]
     lines += [f"  {check}" for check in checks]
     # names of arms and folders are other people's text: one comment line each, whatever they hold
     return "".join(f"# {' '.join(line.splitlines())}\n" for line in lines)
+
+
+def _left_paths(described: Container) -> list[str]:
+    """Paths in flags and variables that were not translated: no container has what lay there, unless somebody puts it there."""
+    told = []
+    words = [*zip(described.argv, described.argv[1:], strict=False), *described.env.items()]
+    for name, value in words:
+        paths = [path for path in _PATH.findall(value) if not path.startswith((f"{MODELS}/", SCHEDULE))]
+        if paths:
+            shown = ", ".join(dict.fromkeys(paths))
+            told.append(f"paths: {name} has {shown} as on the machine of the run; mount it or leave it out")
+    return told
 
 
 def _image(arm: Arm, record: RunRecord) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -99,7 +99,13 @@ def profile(plan: Plan, arm: Arm, load: LoadPoint, folder: Path, *, seconds: flo
             if not again:
                 tell(Note(text=f"Stopping: ending {arm.name}"))
 
-        return uvloop.run(until_signalled(_profile(live, arm, load, questions, seconds, tell), on_signal))
+        try:
+            return uvloop.run(until_signalled(_profile(live, arm, load, questions, seconds, tell), on_signal))
+        finally:
+            # of one that was ended before it wrote anything, nothing stays
+            for emptied in (arm.profile_to, arm.profile_to.parent):
+                with suppress(OSError):
+                    emptied.rmdir()
 
 
 async def _profile(live: LaunchedArm, arm: Arm, load: LoadPoint, questions: Questions, seconds: float, tell: Tell) -> Profiled:

@@ -52,6 +52,18 @@ def test_what_cannot_be_profiled_is_refused_at_once(plan: Path, arguments: tuple
     assert not Path("runs").exists()
 
 
+def test_of_a_server_that_does_not_start_no_empty_folder_stays(plan: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    engine = tmp_path / "vllm"
+    engine.write_text("#!/bin/sh\nexit 1\n")
+    engine.chmod(0o755)
+    plan.write_text(PLAN + f"  broken: {{engine: vllm, executable: {engine}, engine_version: 0.32.0}}\n")
+    with pytest.raises(BreakevenError, match="exited with code 1"):
+        CliRunner().invoke(app, ["profile", str(plan), "--arm", "broken"], catch_exceptions=False)
+    assert Path("runs/p/logs").is_dir()
+    assert not Path("runs/p/profile").exists()
+
+
 def test_every_flag_is_on_the_page() -> None:
     options = get_command(app).commands["profile"].params  # type: ignore[attr-defined]
     section = PAGE[PAGE.index("## What a server is told") :]

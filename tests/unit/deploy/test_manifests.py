@@ -128,3 +128,17 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert path.read_text() == "mine\n"
     with pytest.raises(UsageError, match="cannot be written"):
         write_new(tmp_path / "no" / "a.yaml", "")
+
+
+def test_paths_of_the_machine_that_no_container_has_are_to_be_checked(described: Container) -> None:
+    left = replace(
+        described,
+        argv=("python3", "--chat-template", "/srv/a/chat.jinja", "--root-path", "/v1", "--model", "/models/target"),
+        env={"PYTHONPATH": "/opt/stand/ins:/opt/b/c", "RATIO": "1/2/3", "URL": "http://h/a/b"},
+    )
+    for text in (compose_file(left), kubernetes_manifest(left)):
+        told = [line for line in text.splitlines() if line.startswith("#   paths: ")]
+        assert told == [
+            "#   paths: --chat-template has /srv/a/chat.jinja as on the machine of the run; mount it or leave it out",
+            "#   paths: PYTHONPATH has /opt/stand/ins, /opt/b/c as on the machine of the run; mount it or leave it out",
+        ]
