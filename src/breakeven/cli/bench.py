@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from breakeven.cli.escaping import print_message, print_result
+
 if TYPE_CHECKING:
     from breakeven.experiment.plan import Plan
     from breakeven.experiment.record import RunRecord
@@ -44,14 +46,14 @@ def bench(
     folder = runs_dir / chosen.name
     messages = Console(stderr=True)
     if fresh and (aside := set_aside(folder)) is not None:
-        messages.print(f"The earlier run is kept in {aside}", markup=False, highlight=False)
+        print_message(messages, f"The earlier run is kept in {aside}")
     with RunDisplay(messages) as display:
         outcome = measure(chosen, folder, display.tell)
     if outcome.interrupted:
         record = read_run(folder)
         kept = f"{len(record.trials)} {'trial is' if len(record.trials) == 1 else 'trials are'} kept"
         advice = f"Stopped; {kept} in {folder}. The same command goes on from there"
-        messages.print(advice, markup=False, highlight=False)
+        print_message(messages, advice)
         raise typer.Exit(INTERRUPTED)
     result = judged_run(folder)
     report = write_report(folder, render_html(result))
@@ -59,24 +61,22 @@ def bench(
         typer.echo(result.model_dump_json(indent=2))
     else:
         render_terminal(result, Console())
-        typer.echo(f"\nReport: {report}")
+        print_result(f"\nReport: {report}")
     if without := _without_trials(read_run(folder)):
-        messages.print(f"No verdict on {'; '.join(without)}", markup=False, highlight=False, style="bold red")
+        print_message(messages, f"No verdict on {'; '.join(without)}", style="bold red")
     if outcome.failed or without:
         raise typer.Exit(ENGINE_FAILED)
 
 
 def _without_trials(record: RunRecord) -> list[str]:
     """Arms that were measured in vain, each with the first reason."""
-    from breakeven.cli.escaping import escaped
-
     told = []
     for arm in record.arms:
         trials = [trial for trial in record.trials if trial.arm == arm.name]
         if trials and not any(trial.valid for trial in trials):
             void = trials[0].voids[0]
-            first = escaped(void.detail.splitlines()[0] if void.detail else void.code)
-            told.append(f"{escaped(arm.name)}: all its {len(trials)} trials are void ({void.code}: {first})")
+            first = void.detail.splitlines()[0] if void.detail else void.code
+            told.append(f"{arm.name}: all its {len(trials)} trials are void ({void.code}: {first})")
     return told
 
 
@@ -91,7 +91,6 @@ def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
 
 
 def _show_dry_run(plan: Plan, folder: Path, fresh: bool) -> None:
-    from breakeven.cli.escaping import escaped
     from breakeven.experiment.measure import budget, check_arms, commands, run_prompts
     from breakeven.experiment.store import check_plan
     from breakeven.units import format_duration
@@ -103,11 +102,11 @@ def _show_dry_run(plan: Plan, folder: Path, fresh: bool) -> None:
     cost = budget(plan)
     for arm, command, doubt in commands(plan):
         # the command is there to be pasted: shown whole, by its characters where they are not printable
-        typer.echo(f"{arm}:\n  {escaped(command)}" + (f"\n  ({escaped(doubt)})" if doubt else ""))
+        print_result(f"{arm}:\n  {command}" + (f"\n  ({doubt})" if doubt else ""))
     more = (
         f", up to {plan.launches.max} launches an arm where the verdict stays open" if plan.launches.max > plan.launches.min else ""
     )
-    typer.echo(
+    print_result(
         f"{num_prompts} prompts; {cost.num_launches} launches and {cost.num_trials} trials, "
         f"{format_duration(cost.measuring_s)} of measuring{more}"
     )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from breakeven.cli.escaping import print_result
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -209,7 +211,7 @@ def _show(record: Mapping[str, Any], lines: Iterable[str], as_json: bool) -> Non
         typer.echo(json.dumps(record, indent=2))
     else:
         for line in lines:
-            typer.echo(line)
+            print_result(line)
 
 
 def _target(name: str, template_variables: str | None) -> TargetFiles:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from breakeven.cli.data import TARGET_HELP, VARIABLES_HELP
+from breakeven.cli.escaping import print_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ def states(
         _print_json(out, manifest, needed, written, dry_run)
     elif not dry_run:
         there = "all of them were there" if not written else f"{written} of them written now"
-        typer.echo(f"{out}: states of {manifest.num_samples} samples in {len(manifest.shards)} shards, {there}")
+        print_result(f"{out}: states of {manifest.num_samples} samples in {len(manifest.shards)} shards, {there}")
 
 
 def _layers(text: str | None) -> list[int] | None:

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from breakeven.cli.escaping import print_result
+
 __all__ = ["equal"]
 
 INTERRUPTED = 130
@@ -55,7 +57,7 @@ def equal(
         typer.echo(equality.model_dump_json(indent=2))
     else:
         render_equality(equality, Console())
-        typer.echo(f"\nAnswers and result: {without_detours(file.parent.absolute())}")
+        print_result(f"\nAnswers and result: {without_detours(file.parent.absolute())}")
     if not equality.arms:
         raise EngineError("no arm could be compared:\n  " + "\n  ".join(answered.failed.values()))
     if any(arm.outcome == "fault" for arm in equality.arms):

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["escaped"]
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["escaped", "print_message", "print_result"]
+
+
+def print_result(text: str) -> None:
+    """A result for people, on standard output."""
+    typer.echo(escaped(text))
+
+
+def print_message(messages: Console, text: str, style: str | None = None) -> None:
+    """A message about the work, as it is: no markup, folded by the terminal alone."""
+    messages.print(escaped(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def escaped(text: str) -> str:

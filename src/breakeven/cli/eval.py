@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from breakeven.cli.escaping import print_message
+
 __all__ = ["evaluate"]
 
 
@@ -55,7 +57,7 @@ def evaluate(
         max_tokens=max_tokens,
         dtype=dtype.value,
         device=device,
-        told=lambda line: errors.print(line, markup=False, highlight=False),
+        told=lambda line: print_message(errors, line),
     )
     if as_json:
         typer.echo(evaluation.model_dump_json(indent=2))

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from breakeven.cli.escaping import print_result
+
 __all__ = ["export"]
 
 
@@ -57,9 +59,9 @@ def export(
         typer.echo(json.dumps(written, indent=2))
         return
     layers = ", ".join(map(str, head.config.auxiliary_layers))
-    typer.echo(
+    print_result(
         f"{out}: head in the layout of {head.source_format}, written for {engines.value} in {dtype.value}, "
         f"{format_bytes(exported.num_bytes)}; it reads the inputs of layers {layers}"
     )
     for note in notes:
-        typer.echo(f"note: {note}")
+        print_result(f"note: {note}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from breakeven.checkpoints.cache import DEMO_MODELS, demo_model
+from breakeven.cli.escaping import print_result
 
 __all__ = ["fetch"]
 
@@ -17,4 +18,4 @@ def fetch(name: str = typer.Argument(help=f"One of: {NAMES}.")) -> None:
     model = demo_model(name)
     from breakeven.drafter import fetching
 
-    fetching.fetch(model, typer.echo)
+    fetching.fetch(model, print_result)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from breakeven.cli.escaping import print_message
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -34,7 +36,7 @@ def gates(
     messages = Console(stderr=True)
     chosen, base = load_train_plan(plan), without_detours(plan.absolute().parent)
     run = run_after if after else run_before
-    report = run(chosen, base, lambda line: messages.print(line, markup=False, highlight=False, soft_wrap=True))
+    report = run(chosen, base, lambda line: print_message(messages, line))
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     raise_if_stopped(report)

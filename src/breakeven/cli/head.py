@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from breakeven.cli.escaping import print_result
+
 __all__ = ["head"]
 
 
@@ -27,4 +29,4 @@ def head(
     from breakeven.checkpoints.resolve import resolve_model
 
     write_random_head(open_folder(resolve_model(target, Path.cwd())), out, seed=seed, draft_vocab_size=draft_vocab)
-    typer.echo(f"{out}: random EAGLE-3 head for {target}; it drafts nothing useful, serve it with forced acceptance")
+    print_result(f"{out}: random EAGLE-3 head for {target}; it drafts nothing useful, serve it with forced acceptance")

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from breakeven.cli.escaping import print_result
+
 __all__ = ["profile"]
 
 INTERRUPTED = 130
@@ -49,7 +51,8 @@ def profile(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(done), indent=2))
         return
-    typer.echo(f"{done.arm} at {done.load}, {done.seconds:g} s under the profiler (which slows it: nothing here is a measurement):")
+    what = f"{done.seconds:g} s under the profiler (which slows it: nothing here is a measurement)"
+    print_result(f"{done.arm} at {done.load}, {what}:")
     for file, size in done.files.items():
-        typer.echo(f"  {done.folder}/{file}  {format_bytes(size)}")
-    typer.echo("Open traces in https://ui.perfetto.dev or chrome://tracing.")
+        print_result(f"  {done.folder}/{file}  {format_bytes(size)}")
+    print_result("Open traces in https://ui.perfetto.dev or chrome://tracing.")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from breakeven.cli.escaping import print_result
+
 __all__ = ["ReportFormat", "report"]
 
 
@@ -51,4 +53,4 @@ def report(
         write_whole(out, text)
     except OSError as error:
         raise UsageError(f"{out}: cannot be written ({error.strerror}); give another file with --out") from error
-    typer.echo(str(out))
+    print_result(str(out))

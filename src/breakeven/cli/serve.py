@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from breakeven.cli.escaping import print_result
+
 if TYPE_CHECKING:
     from breakeven.deploy.serving import Prepared, Served
 
@@ -69,7 +71,7 @@ def _print(served: Served, as_json: bool) -> None:
             "The command, for your own deployment:",
             f"  {served.command}",
         ]
-        typer.echo("\n".join(lines))
+        print_result("\n".join(lines))
     sys.stdout.flush()
 
 
@@ -91,7 +93,7 @@ def _write_manifests(prepared: Prepared, compose: Path | None, kubernetes: Path 
         typer.echo(json.dumps({"arm": prepared.choice.arm.name, "why": prepared.choice.why, "written": written}, indent=2))
         return
     for note in (*prepared.choice.notes, *(f"Warning: {warning}" for warning in prepared.warnings)):
-        typer.echo(f"{note}.")
-    typer.echo(f"{prepared.choice.why}.")
+        print_result(f"{note}.")
+    print_result(f"{prepared.choice.why}.")
     for path in written.values():
-        typer.echo(f"{path}: written; its first lines say what to check before it is used")
+        print_result(f"{path}: written; its first lines say what to check before it is used")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from breakeven.cli.escaping import print_result
+
 __all__ = ["stop"]
 
 
@@ -28,6 +30,6 @@ def stop(
     for server in ended:
         name = " at ".join(filter(None, (server.about.get("arm", "a server"), server.about.get("url"))))
         pids = ", ".join(map(str, server.pids))
-        typer.echo(f"{name}: {server.gone_because or f'ended; nothing of it is left (processes {pids})'}")
+        print_result(f"{name}: {server.gone_because or f'ended; nothing of it is left (processes {pids})'}")
     if not ended:
-        typer.echo(f"Nothing of {run} is being served.")
+        print_result(f"Nothing of {run} is being served.")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from breakeven.cli.escaping import print_message, print_result
+
 if TYPE_CHECKING:
     from breakeven.drafter.training.trainer import Progress
     from breakeven.drafter.training.training import TrainingResult
@@ -35,7 +37,7 @@ def train(
     messages = Console(stderr=True)
 
     def say(line: str) -> None:
-        messages.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_message(messages, line)
 
     chosen, base = load_train_plan(plan), without_detours(plan.absolute().parent)
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
@@ -59,12 +61,12 @@ def _print_result(result: TrainingResult, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.as_json(), indent=2))
         return
-    typer.echo(f"{result.drafter}: step {result.best_step} of {result.num_steps}, in vLLM's and SGLang's layout")
+    print_result(f"{result.drafter}: step {result.best_step} of {result.num_steps}, in vLLM's and SGLang's layout")
     if result.accept_length is None:
-        typer.echo("accept length: not measured (no held-out prompts)")
+        print_result("accept length: not measured (no held-out prompts)")
     else:
         interval = _interval(result.accept_length_low, result.accept_length_high)
-        typer.echo(
+        print_result(
             f"held-out accept length {result.accept_length:.3f}{interval} with {result.num_draft_tokens} drafts, greedy, "
             "free-running, looping answers left out. The best of several looks flatters a little: breakeven eval on other prompts "
             "tells"
