@@ -57,7 +57,8 @@ class Flag:
     def __str__(self) -> str:
         if not self.name:
             return f"{self.source}: not given"
-        return f"{self.source}: {self.name}" + ("" if self.value is True else f" {str(self.value)[:120]}")
+        value = " ".join(map(str, self.value)) if isinstance(self.value, tuple) else str(self.value)
+        return f"{self.source}: {self.name}" + ("" if self.value is True else f" {value[:120]}")
 
     def __bool__(self) -> bool:
         return bool(self.name)

@@ -240,6 +240,50 @@ def neither_method_nor_model(it: Deployment) -> None:
     it.has_folder, it.launch = False, VLLM.replace('"method": "eagle3", "model": "DRAFT", ', "")
 
 
+@breaks("combination-refused")
+def matches_of_text_with_parallel_attention(it: Deployment) -> None:
+    it.has_folder, it.engine_version = False, "0.5.23"
+    it.launch = (
+        "python -m sglang.launch_server --model-path TARGET --max-running-requests 16 --speculative-algorithm NGRAM --dp-size 4 "
+        "--enable-dp-attention"
+    )
+
+
+@breaks("combination-refused")
+def a_tree_over_pages(it: Deployment) -> None:
+    it.engine_version = "0.5.23"
+    it.launch = SGLANG.replace("topk 1", "topk 2") + " --page-size 64 --attention-backend trtllm_mla"
+
+
+@breaks("combination-refused")
+def a_tree_for_chains(it: Deployment) -> None:
+    it.engine_version, it.launch = "0.5.9", "SGLANG_ENABLE_SPEC_V2=1 " + SGLANG.replace("topk 1", "topk 2")
+
+
+@breaks("combination-refused")
+def forced_beyond_the_drafts(it: Deployment) -> None:
+    it.engine_version = "0.32.0"
+    forced = '"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 4.5, "num_speculative_tokens": 3'
+    it.launch = VLLM.replace('"num_speculative_tokens": 3', forced)
+
+
+@breaks("combination-refused")
+def a_method_that_is_gone(it: Deployment) -> None:
+    it.has_folder, it.engine_version, it.launch = False, "0.33.0", VLLM.replace("eagle3", "medusa").replace("DRAFT", "org/medusa")
+
+
+@breaks("mtp-layers-reused")
+def three_drafts_of_one_layer(it: Deployment) -> None:
+    it.has_folder, it.launch = False, 'vllm serve TARGET --max-num-seqs 16 -sc \'{"method": "mtp", "num_speculative_tokens": 3}\''
+    it.target.config["num_nextn_predict_layers"] = 1
+
+
+@breaks("mtp-layers-reused")
+def no_multiple_of_the_layers(it: Deployment) -> None:
+    it.has_folder, it.launch = False, 'vllm serve TARGET --max-num-seqs 16 -sc \'{"method": "mtp", "num_speculative_tokens": 5}\''
+    it.target.config["num_nextn_predict_layers"] = 3
+
+
 @breaks("server-did-not-start")
 def out_of_memory_at_start(it: Deployment) -> None:
     it.options["logs"] = (Path(__file__).parent / "recorded" / "sglang-out-of-memory.log",)
