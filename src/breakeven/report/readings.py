@@ -12,6 +12,7 @@ from rich.text import Text
 
 from breakeven.findings import Finding
 from breakeven.readers.reading import AcceptanceFound, Comparison, Cut, Reading, ReadResult
+from breakeven.readers.speedup import SHARE_CALLED_FLATTERED
 from breakeven.report.text import MISSING, percent, plain, quantity
 from breakeven.units import format_duration
 
@@ -108,6 +109,9 @@ def _acceptance(found: AcceptanceFound, console: Console) -> None:
         )
     line.append(f"  ({found.basis})", style="dim")
     console.print(line)
+    if found.drafted_share is not None and found.drafted_share < SHARE_CALLED_FLATTERED and found.per_step is not None:
+        share = _percent(found.drafted_share)
+        console.print(Text(f"  over all decode steps about {_two(found.per_step)}: {share} of them carried drafts", style="bold"))
     if (
         found.mean_of_lines is not None
         and found.accept_length is not None

@@ -134,7 +134,9 @@ class ReportedArm:
 
     @property
     def shape(self) -> DraftShape:
-        return draft_shape(self.engine, steps=self.steps, topk=self.topk, draft_tokens=self.draft_tokens)
+        shape = draft_shape(self.engine, steps=self.steps, topk=self.topk, draft_tokens=self.draft_tokens)
+        # Medusa's heads make a tree; vLLM alone verifies its best path
+        return replace(shape, is_chain=False, num_steps=None) if self.method == "medusa" and self.engine != "vllm" else shape
 
     @property
     def config(self) -> str:

@@ -139,6 +139,8 @@ def _basis(reading: ArmReading) -> str:
         fitting = " and ".join(formula.value for formula in reading.overall.formulas)
         return f"{reading.arm.name}: the length as printed; its rate fits both {fitting}"
     how = f"{reading.arm.name}: {spoken_formula(definition)}"
+    if reading.arm.bonus is not None and reading.length is not None and reading.rate is None:
+        return f"{reading.arm.name}: as the table says (bonus: {reading.arm.bonus})"
     if _leaves_bonus_out(reading) and reading.rate is None and reading.arm.version is None:
         return f"{reading.arm.name}: no accept length that counts the bonus is below 1, so {definition.releases} printed it"
     if reading.borrowed_from:

@@ -136,6 +136,26 @@ def test_a_length_that_excludes_the_bonus_on_an_engine_that_includes_it(tmp_path
     assert result.break_even[0].cost_ratio.estimate == pytest.approx(2.5 / (1500 / 900), abs=0.005)
 
 
+def test_what_the_table_says_of_the_bonus_is_the_reason_given(tmp_path: Path) -> None:
+    arm = {"throughput_tok_s": "110", "accept_length": "1.6", "bonus": "excluded", "method": "medusa", "draft_tokens": 63}
+    result = judge(tmp_path, {"throughput_tok_s": "60"}, arm, engine="tensorrt-llm", concurrency=1)
+    (told,) = [one for one in result.conclusions if one.text.startswith("What the printed figures mean")]
+    assert told.evidence == ("head0: as the table says (bonus: excluded)",)
+    assert "per position in a chain" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("drafts", "length", "is_odd"), [(3, "3.99", True), (3, "3.70", False), (1, "1.98", False), (7, "7.95", True)]
+)
+def test_nearly_every_draft_of_several_accepted_is_no_text_of_anybody(
+    tmp_path: Path, drafts: int, length: str, is_odd: bool
+) -> None:
+    arm = {"throughput_tok_s": "160", "accept_length": length}
+    result = judge(tmp_path, {"throughput_tok_s": "50"}, arm, draft_tokens=drafts, concurrency=1)
+    assert ("accept-length-at-ceiling" in codes(result)) == is_odd
+    assert ("accepted every draft" in result.headline) == (is_odd and result.comparisons[0].outcome == "pays")
+
+
 def test_arms_that_draft_alike_accept_alike(tmp_path: Path) -> None:
     lengths = ("2.3377", "0.7795"), ("1.4931", "0.4976")
     arms = [{"accept_length": length, "accept_rate": rate} for length, rate in lengths]
