@@ -71,7 +71,7 @@ class Answers:
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """log_facts: what the engine's start-up log states, in the words of `engines/*/facts.py`.
-    starts: logs of servers that never decoded.
+    starts: logs without an interval of decoding.
     training: what a trainer's log prints, by name (last value), such as tau_sim.
     gpu_memory_bytes: of one device.
     expected_length: accept length that the drafter's card, another server or the user names.

@@ -85,7 +85,7 @@ def _examined(evidence: Evidence) -> Iterator[str]:
     if evidence.readings is not None:
         yield f"{len(evidence.readings.readings)} readings of logs and metrics"
     for start in evidence.starts:
-        yield f"{start.source}, a log of {start.engine} that never decoded"
+        yield f"{start.source}, a log of {start.engine} that printed no interval of decoding"
     if evidence.run is not None:
         yield "a run"
     if evidence.answers is not None:

@@ -29,7 +29,7 @@ def render_diagnoses(result: DoctorResult, console: Console, *, verbose: bool = 
     console.print()
     if not result.findings:
         if result.num_rules_checked:
-            console.print(Text(f"Nothing wrong in what {result.num_rules_checked} rules could check.", style="bold green"))
+            console.print(Text(f"Nothing wrong in what {_rules(result.num_rules_checked)} could check.", style="bold green"))
         else:
             console.print(Text("Nothing was checked: no rule has the input that it needs.", style="bold yellow"))
     for number, finding in enumerate(result.findings, 1):

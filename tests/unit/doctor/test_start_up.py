@@ -84,6 +84,62 @@ def test_draft_layers_of_the_target_need_no_folder(tmp_path: Path) -> None:
     assert "drafter-not-given" not in {one.code for one in examined(tmp_path, launch=launch).findings}
 
 
+VLLM_SERVED = (
+    "(APIServer pid=1) INFO 11-30 20:41:40 [api_server.py:1] vLLM API server version 0.32.0\n"
+    "INFO:     Application startup complete.\n"
+    'INFO:     127.0.0.1:43750 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+)
+# vLLM's own words at an end that was asked for
+VLLM_TOLD_TO_END = (
+    "(EngineCore pid=2) INFO 11-30 20:42:04 [core.py:1454] [shutdown] EngineCore: trigger received signal=SIGTERM\n"
+    "(APIServer pid=1) ERROR 11-30 20:42:04 [async_llm.py:906] Traceback (most recent call last):\n"
+    "(APIServer pid=1) ERROR 11-30 20:42:04 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an "
+    "issue. See stack trace (above) for the root cause.\n"
+)
+SGLANG_BANNER = (
+    "[2026-11-30 20:50:15] server_args={'model_path': 'org/model', 'custom_sigquit_handler': None, 'speculative_algorithm': 'EAGLE3', "
+    "'speculative_draft_model_path': 'org/head', 'speculative_num_steps': 3, 'speculative_eagle_topk': 1, "
+    "'speculative_num_draft_tokens': 4}\n"
+)
+# a warm-up request that came too early, and what follows an end that was asked for
+SGLANG_SERVED = (
+    SGLANG_BANNER + "ConnectionRefusedError: [Errno 111] Connection refused\n"
+    "[2026-11-30 20:51:19] The server is fired up and ready to roll!\n"
+    '[2026-11-30 20:51:20] INFO:     127.0.0.1:54304 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+)
+SGLANG_TOLD_TO_END = (
+    "[2026-11-30 20:51:29] SIGTERM received. signum=None frame=None. Draining requests and shutting down...\n"
+    "[2026-11-30 20:51:30] Subprocess scheduler_0 (pid=18346) crashed with exit code -15. Triggering SIGQUIT for cleanup...\n"
+)
+SCHEDULER_DIED = "[2026-11-30 20:51:22] Scheduler hit an exception: Traceback (most recent call last):\nIndexError: out of range\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VLLM_SERVED,
+        VLLM_SERVED + VLLM_TOLD_TO_END,
+        VLLM_SERVED + "Traceback (most recent call last):\nValueError: a client sent nonsense\n",
+        SGLANG_BANNER,
+        SGLANG_SERVED,
+        SGLANG_SERVED + SGLANG_TOLD_TO_END,
+    ],
+)
+def test_a_server_that_served_for_seconds_or_was_told_to_end_did_not_die(text: str, tmp_path: Path) -> None:
+    """Too short for an interval: vLLM prints one every ten seconds, SGLang every forty steps."""
+    result = examined(tmp_path, text)
+    assert not result.has_errors
+    assert any("printed no interval of decoding" in line for line in result.examined)
+
+
+@pytest.mark.parametrize(("before", "after"), [(SGLANG_SERVED, SGLANG_TOLD_TO_END), (SGLANG_SERVED, "")])
+def test_a_server_that_died_at_its_first_requests_did_start(before: str, after: str, tmp_path: Path) -> None:
+    found = next(one for one in examined(tmp_path, before + SCHEDULER_DIED + after).findings if one.code == "server-did-not-start")
+    assert "was ready and died" in found.title
+    assert set(found.symptoms.values()) == {"crash"}
+    assert "Connection refused" not in found.evidence[0]
+
+
 @pytest.mark.parametrize("text", ["", "hello\n", "Traceback (most recent call last):\nKeyError: 'x'\n"])
 def test_what_is_no_engines_log_is_still_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no line of vLLM"):

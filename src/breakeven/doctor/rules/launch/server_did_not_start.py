@@ -1,6 +1,7 @@
 """The server died before it decoded anything.
 
-Detects: a log of vLLM or SGLang without one interval of decoding, that ends in an error.
+Detects: a log of vLLM or SGLang without one interval of decoding, that ends in an error: any before the server was ready, the engine's
+own end after that. What a server says once it was told to end is left out.
 
 Why it hurts: nothing is served. The error that a user sees last is mostly that of a process that fell with the first one.
 
@@ -22,10 +23,12 @@ def check(evidence: Evidence) -> Iterator[Told]:
         if not start.died:
             continue
         yield Seen(
-            sign="load-error",
+            sign="crash" if start.was_ready else "load-error",
             severity="error",
             confidence="high" if start.why is not None else "medium",
-            title=f"{start.source}: the server died before it decoded anything",
+            title=f"{start.source}: the server was ready and died before it printed one interval of decoding"
+            if start.was_ready
+            else f"{start.source}: the server died before it decoded anything",
             evidence=(start.why if start.why is not None else f"its last line: {start.last_line}",),
             remedy="Mend what it says there, then start again."
             if start.why is not None
