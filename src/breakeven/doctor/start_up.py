@@ -25,7 +25,8 @@ MAX_TAIL_LINES = 2_000
 MAX_SHOWN = 500
 _MODULES = {"sglang": re.compile(r"\bsglang[./]"), "vllm": re.compile(r"\bvllm[./]")}
 _DIED = re.compile(
-    r"^(?:.{0,200}\s)?(?:Traceback \(most recent call last\):|\w[\w.]*(?:Error|Exception): )|: error: |\b(?:sigquit|SIGQUIT|SIGKILL)\b"
+    r"^(?:.{0,200}\s)?(?:Traceback \(most recent call last\):|\w[\w.]*(?:Error|Exception): )|: error: "
+    r"|\b(?:sigquit|SIGQUIT|SIGKILL)\b"
 )
 _READY = re.compile(r"Application startup complete|fired up and ready to roll")
 _DIED_SERVING = re.compile(r"EngineDeadError|EngineCore (?:hit|encountered) a|hit an exception|\bsigquit\b", re.IGNORECASE)
@@ -34,8 +35,8 @@ _TOLD_TO_END = re.compile(r"SIG(?:TERM|INT) received|received signal=SIG|Keyboar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartUp:
-    """`settings`: as `Reading.settings`. `was_ready`: whether it said that it could serve. `died`: whether it shows an end that nobody
-    asked for; `why`: its cause in a sentence, if it is known."""
+    """`settings`: as `Reading.settings`. `was_ready`: whether it said that it could serve. `died`: whether it shows an end that
+    nobody asked for; `why`: its cause in a sentence, if it is known."""
 
     source: str
     engine: str

@@ -93,12 +93,12 @@ VLLM_SERVED = (
 VLLM_TOLD_TO_END = (
     "(EngineCore pid=2) INFO 11-30 20:42:04 [core.py:1454] [shutdown] EngineCore: trigger received signal=SIGTERM\n"
     "(APIServer pid=1) ERROR 11-30 20:42:04 [async_llm.py:906] Traceback (most recent call last):\n"
-    "(APIServer pid=1) ERROR 11-30 20:42:04 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an "
-    "issue. See stack trace (above) for the root cause.\n"
+    "(APIServer pid=1) ERROR 11-30 20:42:04 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered "
+    "an issue. See stack trace (above) for the root cause.\n"
 )
 SGLANG_BANNER = (
-    "[2026-11-30 20:50:15] server_args={'model_path': 'org/model', 'custom_sigquit_handler': None, 'speculative_algorithm': 'EAGLE3', "
-    "'speculative_draft_model_path': 'org/head', 'speculative_num_steps': 3, 'speculative_eagle_topk': 1, "
+    "[2026-11-30 20:50:15] server_args={'model_path': 'org/model', 'custom_sigquit_handler': None, "
+    "'speculative_algorithm': 'EAGLE3', 'speculative_draft_model_path': 'org/head', 'speculative_num_steps': 3, 'speculative_eagle_topk': 1, "
     "'speculative_num_draft_tokens': 4}\n"
 )
 # a warm-up request that came too early, and what follows an end that was asked for

@@ -1,7 +1,7 @@
 """The server died before it decoded anything.
 
-Detects: a log of vLLM or SGLang without one interval of decoding, that ends in an error: any before the server was ready, the engine's
-own end after that. What a server says once it was told to end is left out.
+Detects: a log of vLLM or SGLang without one interval of decoding, that ends in an error: any before the server was ready, the
+engine's own end after that. What a server says once it was told to end is left out.
 
 Why it hurts: nothing is served. The error that a user sees last is mostly that of a process that fell with the first one.
 
