@@ -98,7 +98,8 @@ VLLM_TOLD_TO_END = (
 )
 SGLANG_BANNER = (
     "[2026-11-30 20:50:15] server_args={'model_path': 'org/model', 'custom_sigquit_handler': None, "
-    "'speculative_algorithm': 'EAGLE3', 'speculative_draft_model_path': 'org/head', 'speculative_num_steps': 3, 'speculative_eagle_topk': 1, "
+    "'speculative_algorithm': 'EAGLE3', 'speculative_draft_model_path': 'org/head', "
+    "'speculative_num_steps': 3, 'speculative_eagle_topk': 1, "
     "'speculative_num_draft_tokens': 4}\n"
 )
 # a warm-up request that came too early, and what follows an end that was asked for
