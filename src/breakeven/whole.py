@@ -100,6 +100,11 @@ def _beside(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
         os.close(handle)
     try:
         yield beside
+    except OSError as error:
+        # of a disk that is full the system says neither which one nor where
+        if error.filename is None:
+            error.filename = str(path)
+        raise
     finally:
         _remove(beside)
         if handle is not None:

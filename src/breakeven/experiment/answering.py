@@ -22,7 +22,7 @@ from breakeven.errors import EngineDied, LaunchError
 from breakeven.experiment import events
 from breakeven.experiment.events import ArmFailed, Launching, Note, Ready, Tell
 from breakeven.experiment.live import Answering, SimulatedArm
-from breakeven.experiment.measure import check_arms, run_prompts
+from breakeven.experiment.measure import check_arms, check_disk, run_prompts
 from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.provenance import collect_provenance
 from breakeven.experiment.run_lock import RunLock
@@ -115,7 +115,7 @@ def collect_answers(
 
     Raises:
         BreakevenError: for what can be seen before anything is launched.
-        StoreError: the run's folder is in use, or was begun with another plan.
+        StoreError: the run's folder is in use, was begun with another plan, or has no room.
         EngineError: processes could not be ended.
     """
     import uvloop
@@ -123,6 +123,7 @@ def collect_answers(
     chosen = {arm.name: arm for arm in plan.arms() if arm.name in {*asking.references, *asking.references.values()}}
     check_arms(list(chosen.values()))
     check_plan(folder, plan)
+    check_disk(folder)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     with ExitStack() as closing:
         closing.enter_context(RunLock(folder))

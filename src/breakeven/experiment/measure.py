@@ -31,7 +31,7 @@ from breakeven.loadgen.prompts import builtin_prompts, read_prompts
 from breakeven.loadgen.samples import Prompt
 from breakeven.units import format_bytes
 
-__all__ = ["Budget", "budget", "check_arms", "commands", "measure", "run_prompts", "set_aside"]
+__all__ = ["Budget", "budget", "check_arms", "check_disk", "commands", "measure", "run_prompts", "set_aside"]
 
 # Samples and logs of a long run; a server with no room for its own files fails in stranger ways than this.
 MIN_FREE_BYTES = 200_000_000
@@ -59,7 +59,7 @@ def measure(plan: Plan, folder: Path, tell: Tell, *, make_live: MakeLive | None 
     prompts = run_prompts(plan)
     arms = plan.arms()
     check_arms(arms)
-    _check_disk(folder)
+    check_disk(folder)
     with ExitStack() as closing:
         store = closing.enter_context(RunStore(folder, plan))
         if store.is_finished():
@@ -183,7 +183,11 @@ def _live_arms(plan: Plan, prompts: Sequence[Prompt], store: RunStore, closing: 
     return make_live
 
 
-def _check_disk(folder: Path) -> None:
+def check_disk(folder: Path) -> None:
+    """
+    Raises:
+        StoreError: there is hardly any room where `folder` is, or is to be.
+    """
     there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(there).free
     if free < MIN_FREE_BYTES:

@@ -20,7 +20,7 @@ from breakeven.engines.registry import get_engine
 from breakeven.errors import EngineError, UsageError
 from breakeven.experiment.events import Launching, Note, Ready, Tell
 from breakeven.experiment.live import seed_of
-from breakeven.experiment.measure import run_prompts
+from breakeven.experiment.measure import check_disk, run_prompts
 from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.served import LaunchedArm, Questions
@@ -77,13 +77,14 @@ def profile(plan: Plan, arm: Arm, load: LoadPoint, folder: Path, *, seconds: flo
     """Launch `arm`, load it, profile it for `seconds`, end it; None where a signal ended it. Nothing is left running.
 
     Raises:
-        StoreError: the run's folder is in use.
+        StoreError: the run's folder is in use, or has no room.
         LaunchError, EngineDied: the server did not start, or went away.
         EngineError: it does not profile, or wrote no traces.
     """
     import uvloop
 
     assert arm.profile_to is not None, "profiled_arm says where to"
+    check_disk(folder)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     arm.profile_to.mkdir(parents=True, exist_ok=True)
     with ExitStack() as closing:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from breakeven.cli import app
 from breakeven.errors import EngineError, StoreError, UsageError
+from breakeven.experiment import measure
 from breakeven.experiment.answering import FORCED, NO_PLAIN
 
 PAGE = (Path(__file__).parents[3] / "docs" / "equality.md").read_text(encoding="utf-8")
@@ -46,6 +47,13 @@ def test_the_example_of_the_page(plan: Path) -> None:
     again, shown = breakeven("equal", plan)
     assert again == 1
     assert "✗ lossy does not say what plain says" in " ".join(shown.split())
+
+
+def test_a_disk_without_room_is_noticed_before_anything_is_asked(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MIN_FREE_BYTES", 10**18)
+    with pytest.raises(StoreError, match=r"free, at least .* wanted for samples and logs"):
+        breakeven("equal", plan)
+    assert not RUN.exists()
 
 
 def test_every_flag_is_on_the_page() -> None:

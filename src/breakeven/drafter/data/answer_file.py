@@ -5,6 +5,7 @@ Opened again, the file tells which answers it holds; a last line that was cut of
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -46,7 +47,9 @@ class AnswerFile:
             self._file.close()
             raise DataError(f"{self._path}: another process is writing it; wait for it or choose another --out") from error
         except BaseException:
-            self._file.close()
+            # on a full disk closing fails as writing did, and that was said
+            with contextlib.suppress(OSError):
+                self._file.close()
             raise
         return self
 

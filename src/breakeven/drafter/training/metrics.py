@@ -7,8 +7,13 @@ run that was killed is that of a run that was not.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from breakeven.errors import StoreError
+from breakeven.whole import whole_file
 
 __all__ = ["Metrics"]
 
@@ -17,21 +22,30 @@ FILE = "metrics.jsonl"
 
 class Metrics:
     def __init__(self, folder: Path, *, after_step: int) -> None:
-        """`after_step`: the step that training goes on from; what was told of later ones is forgotten."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / FILE
-        if path.exists():
-            kept = [line for line in path.read_bytes().splitlines(keepends=True) if _step(line) <= after_step]
-            beside = path.with_suffix(".writing")
-            beside.write_bytes(b"".join(kept))
-            beside.replace(path)
-        self._file = path.open("a", encoding="utf-8")
+        """`after_step`: the step that training goes on from; what was told of later ones is forgotten.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._path = folder / FILE
+        with _disk_errors(self._path):
+            folder.mkdir(parents=True, exist_ok=True)
+            if self._path.exists():
+                kept = [line for line in self._path.read_bytes().splitlines(keepends=True) if _step(line) <= after_step]
+                with whole_file(self._path, replaces=True) as opened:
+                    opened.write(b"".join(kept))
+            self._file = self._path.open("a", encoding="utf-8")
         self._board = _board(folder)
 
     def write(self, step: int, **values: Any) -> None:
-        """One line. Lists are by step of the training-time test."""
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
+        """One line. Lists are by step of the training-time test.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with _disk_errors(self._path):
+            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.flush()
         if self._board is not None:
             for name, value in values.items():
                 for index, part in enumerate(value if isinstance(value, (list, tuple)) else [value]):
@@ -40,9 +54,21 @@ class Metrics:
                         self._board.add_scalar(tag, part, step)
 
     def close(self) -> None:
-        self._file.close()
+        # on a full disk closing fails as writing did, and that was said
+        with suppress(OSError):
+            self._file.close()
         if self._board is not None:
             self._board.close()
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror}); make room, then start again: training goes on from the last checkpoint"
+        ) from error
 
 
 def _step(line: bytes) -> float:

@@ -286,6 +286,18 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path, make_chat_target: Ca
     assert 0 < found.num_new < 20
 
 
+def test_a_disk_that_is_full_from_the_start_is_named(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
+    target = make_chat_target()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(DataError, match=r"train.jsonl: cannot be written \(File too large\)"):
+            collect(tmp_path / "train.jsonl", target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert collect(tmp_path / "train.jsonl", target).num_answers == 20
+
+
 def test_a_template_that_renders_no_answer_is_noticed_early(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
     template = (
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' }}{% endfor %}"
