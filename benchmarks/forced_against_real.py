@@ -44,8 +44,7 @@ def plan(options: argparse.Namespace) -> dict[str, object]:
         engine["executable"] = str(options.executable.absolute())
     if options.engine == "local":
         engine["num_threads"] = 1
-    if options.env:
-        engine["env"] = dict(pair.split("=", 1) for pair in options.env)
+    arm = {"env": dict(pair.split("=", 1) for pair in options.env)} if options.env else {}
     return {
         "name": f"forced-against-real-{options.engine}",
         "target": options.target,
@@ -60,9 +59,9 @@ def plan(options: argparse.Namespace) -> dict[str, object]:
         "load": [{"concurrency": load} for load in loads],
         "trial": {"warmup_s": options.warmup, "window_s": options.window},
         "arms": {
-            "plain": {},
-            REAL: {"speculation": drafting},
-            FORCED: {"speculation": drafting | {"forced_accept_length": options.accept_length}},
+            "plain": arm,
+            REAL: arm | {"speculation": drafting},
+            FORCED: arm | {"speculation": drafting | {"forced_accept_length": options.accept_length}},
         },
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import torch
 
@@ -29,6 +31,7 @@ def test_graphs_and_kernels_change_no_answer(make_target, monkeypatch, caplog, t
     arguments = {"max_new_tokens": 40, "temperature": temperature, "top_p": 0.9, "dtype": torch.float32, "batch_size": 16}
     plain = {index: rest for index, *rest in generate(folder, prompts, device="cpu", **arguments)}
     fast = {index: rest for index, *rest in generate(folder, prompts, device="cuda", **arguments)}
-    assert not caplog.records  # nothing fell back
+    # nothing fell back; torch's compiler traces itself to the log, below the level that anyone reads
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
     # rounding may turn a near-tie, after which an answer goes its own way
     assert sum(plain[index] == fast[index] for index in plain) >= 38

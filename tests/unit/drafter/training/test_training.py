@@ -43,7 +43,8 @@ PLAN = {
 @pytest.fixture
 def workplace(make_target, talking_target, tmp_path, monkeypatch):
     vocab_size = json.loads((talking_target / "config.json").read_text())["vocab_size"]
-    folder = make_target("target", num_hidden_layers=8, vocab_size=vocab_size, eos_token_id=258, max_position_embeddings=512)
+    shape = {"num_hidden_layers": 8, "head_dim": 16, "vocab_size": vocab_size}  # no kernel of a GPU takes smaller heads
+    folder = make_target("target", **shape, eos_token_id=258, max_position_embeddings=512)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(talking_target / name, folder / name)
     monkeypatch.chdir(tmp_path)
