@@ -15,6 +15,7 @@ __all__ = ["predict"]
 DEFAULT_BATCHES = (1, 8, 32, 128)
 DEFAULT_DRAFTS = (1, 2, 3, 5)
 KERNELS, ROWS, STEPS, RUN = "From kernel tables", "From measured rows", "From step times", "From a measured run"
+GIVEN = "From c"
 
 
 def predict(
@@ -55,6 +56,10 @@ def predict(
     step_times: Annotated[
         Path | None, typer.Option(help="YAML with step times by tokens and draft times by requests.", rich_help_panel=STEPS)
     ] = None,
+    break_even: Annotated[
+        str | None,
+        typer.Option(help="c as it was measured, by number of drafts: 3:1.95. --batch says at which load.", rich_help_panel=GIVEN),
+    ] = None,
     from_run: Annotated[
         Path | None, typer.Option(help="Run folder of breakeven bench with forced arms or a curve.", rich_help_panel=RUN)
     ] = None,
@@ -83,12 +88,18 @@ def predict(
     from breakeven.errors import UsageError
     from breakeven.report.prediction import render_prediction
 
-    given = {"--target": target, "--from-table": from_table, "--step-times": step_times, "--from-run": from_run}
+    given = {
+        "--target": target,
+        "--from-table": from_table,
+        "--step-times": step_times,
+        "--break-even": break_even,
+        "--from-run": from_run,
+    }
     ways = [name for name, value in given.items() if value]
     if len(ways) != 1:
         raise UsageError(
             f"{' and '.join(ways) or 'nothing to predict from'} given; expected one of --target (with --system: kernel tables), "
-            "--from-table (measured rows), --step-times and --from-run"
+            "--from-table (measured rows), --step-times, --break-even and --from-run"
         )
     if (schedule_for or engine_version) and from_run is None:
         raise UsageError("--schedule-for and --engine-version go with --from-run: a schedule is made from measured costs")
@@ -101,6 +112,8 @@ def predict(
         limit = 0.03 if threshold is None else threshold
         if step_times is not None:
             result = _from_steps(step_times, accept, batches, drafts, limit)
+        elif break_even is not None:
+            result = _from_costs(break_even, accept, batches, drafts, limit)
         else:
             if system is None:
                 raise UsageError("--target needs --system as well: the hardware whose kernel tables are read")
@@ -125,7 +138,7 @@ def predict(
             chosen = drafts or (tuple(range(1, curve.num_measured + 1)) if curve is not None else DEFAULT_DRAFTS)
             result = predict_from_kernels(question, curve, batches or DEFAULT_BATCHES, chosen, threshold=limit)
     if accept is not None and from_table is None:
-        result = result.model_copy(update={"notes": (f"Acceptance: {_acceptance_words(accept)}", *result.notes)})
+        result = _with_acceptance(result, accept)
     if as_json:
         typer.echo(result.model_dump_json(indent=2))
     else:
@@ -184,16 +197,32 @@ def _from_steps(path: Path, accept: str | None, batches: tuple[int, ...], drafts
     return predict_from_steps(read_step_file(path), _acceptance(accept), batches, drafts, threshold=threshold)
 
 
+def _from_costs(costs: str, accept: str | None, batches: tuple[int, ...], drafts: tuple[int, ...], threshold: float) -> Prediction:
+    from breakeven.errors import UsageError
+    from breakeven.verdict.predicted.given import predict_from_costs, read_costs
+
+    read = read_costs(costs)
+    if accept is None:
+        raise UsageError("--break-even needs --accept as well: the acceptance that is held against it")
+    if len(batches) != 1:
+        raise UsageError("--break-even needs --batch with one number as well: c belongs to the load at which it was measured")
+    return predict_from_costs(read, _acceptance(accept), batches[0], drafts, threshold=threshold)
+
+
 def _acceptance(text: str | None):  # type: ignore[no-untyped-def]
     from breakeven.verdict.predicted.acceptance import read_acceptance
 
-    return read_acceptance(text)[0] if text else None
+    return read_acceptance(text).curve if text else None
 
 
-def _acceptance_words(text: str) -> str:
+def _with_acceptance(result: Prediction, text: str) -> Prediction:
+    """What was taken of `--accept` among the notes; what makes it doubtful where nobody overlooks it."""
     from breakeven.verdict.predicted.acceptance import read_acceptance
 
-    return read_acceptance(text)[1]
+    read = read_acceptance(text)
+    reached = max((point.num_draft_tokens for batch in result.batches for point in batch.points), default=0)
+    doubt = f" {read.doubt}" if read.doubt and reached > 1 else ""
+    return result.model_copy(update={"headline": f"{result.headline}{doubt}", "notes": (f"Acceptance: {read.told}", *result.notes)})
 
 
 def _counts(flag: str, text: str | None) -> tuple[int, ...]:

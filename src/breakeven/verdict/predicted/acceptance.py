@@ -6,13 +6,13 @@ import itertools
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.errors import UsageError
 from breakeven.inputs.text import read_text
 
-__all__ = ["read_acceptance"]
+__all__ = ["ReadAcceptance", "read_acceptance"]
 
 MAX_BYTES = 20_000_000
 MAX_DEPTH = 8
@@ -26,8 +26,16 @@ EXPECTED = (
 FORMS = f"expected {EXPECTED}"
 
 
-def read_acceptance(text: str) -> tuple[AcceptanceCurve, str]:
-    """The curve, and what it was read from in words.
+class ReadAcceptance(NamedTuple):
+    """`told`: what it was read from, in words. `doubt`: a sentence where the figures look like something else than was taken."""
+
+    curve: AcceptanceCurve
+    told: str
+    doubt: str = ""
+
+
+def read_acceptance(text: str) -> ReadAcceptance:
+    """The curve that a user's figures give.
 
     Raises:
         UsageError: nothing of the expected forms, a file that cannot be read, or figures that contradict each other.
@@ -46,15 +54,17 @@ def read_acceptance(text: str) -> tuple[AcceptanceCurve, str]:
         told = ", ".join(f"{share:g}" for share in shares)
         if is_conditional:
             curve = AcceptanceCurve.from_conditional(shares)
-            return curve, f"conditional acceptance {told}, accept length {curve.length(len(shares)).value:.2f} at k={len(shares)}"
+            return ReadAcceptance(
+                curve, f"conditional acceptance {told}, accept length {curve.length(len(shares)).value:.2f} at k={len(shares)}"
+            )
         if len(shares) == 1 and shares[0] > 1.0:
             raise ValueError("an accept length needs its number of drafts: write 3:2.88 for 2.88 with three drafts")
-        return AcceptanceCurve(shares), f"joint acceptance {told}{_looks_conditional(shares)}"
+        return ReadAcceptance(AcceptanceCurve(shares), f"joint acceptance {told}", _doubt(shares, parts[0]))
     except ValueError as error:
         raise UsageError(f"--accept {text[:60]!a}: {error}; {FORMS}") from None
 
 
-def _from_lengths(pairs: list[tuple[str, str, str]]) -> tuple[AcceptanceCurve, str]:
+def _from_lengths(pairs: list[tuple[str, str, str]]) -> ReadAcceptance:
     """Accept lengths by number of drafts; a percentage is accepted over drafted tokens, the bonus in neither."""
     lengths = {
         int(drafts): 1.0 + int(drafts) * _number(length) if length.strip().endswith("%") else float(length)
@@ -65,23 +75,25 @@ def _from_lengths(pairs: list[tuple[str, str, str]]) -> tuple[AcceptanceCurve, s
     told = f"accept length {', '.join(f'{al:.4g} at k={k}' for k, al in lengths.items())}"
     if len(lengths) == 1 and max(lengths) > 1:
         told += "; with fewer drafts as if every position lost alike, which shares by position would settle"
-    return AcceptanceCurve.from_lengths(lengths), told
+    return ReadAcceptance(AcceptanceCurve.from_lengths(lengths), told)
 
 
 def _number(text: str) -> float:
     return float(text.removesuffix("%")) / 100.0 if text.strip().endswith("%") else float(text)
 
 
-def _looks_conditional(shares: tuple[float, ...]) -> str:
+def _doubt(shares: tuple[float, ...], first: str) -> str:
     """Drafts after the first are lost now and then; shares that do not fall are likelier given each those before."""
+    if len(shares) == 1:
+        return f"One share was taken as the first draft's; if it is accepted over drafted tokens of K drafts, write K:{first}."
     alike = len(shares) > 1 and any(0.0 < later == earlier < 1.0 for earlier, later in itertools.pairwise(shares))
     if not alike:
         return ""
     given = f"{CONDITIONAL}{','.join(f'{share:g}' for share in shares)}"
     length = AcceptanceCurve.from_conditional(shares).length(len(shares)).value
     return (
-        f" (accept length {1.0 + sum(shares):.2f}): a later position loses nothing, which no drafter does; if each is given those "
-        f"before, write {given} (accept length {length:.2f})"
+        f"In the shares given a later position loses nothing, which no drafter does (accept length {1.0 + sum(shares):.2f}); if "
+        f"each is given those before, write {given} (accept length {length:.2f})."
     )
 
 
@@ -90,7 +102,7 @@ def _is_numbers(text: str) -> bool:
     return bool(body) and all(character in "0123456789.,: %" for character in body)
 
 
-def _from_file(path: Path) -> tuple[AcceptanceCurve, str]:
+def _from_file(path: Path) -> ReadAcceptance:
     content = read_text(path, max_bytes=MAX_BYTES, expected=EXPECTED, error=UsageError, option="--accept")
     try:
         document = json.loads(content)
@@ -103,7 +115,9 @@ def _from_file(path: Path) -> tuple[AcceptanceCurve, str]:
         curve = _curve(found)
     except (TypeError, ValueError) as error:
         raise UsageError(f"--accept {path}: {error}") from None
-    return curve, f"{path.name}: accept length {curve.length(curve.num_measured).value:.2f} at k={curve.num_measured}"
+    return ReadAcceptance(
+        curve, f"{path.name}: accept length {curve.length(curve.num_measured).value:.2f} at k={curve.num_measured}"
+    )
 
 
 def _curve(found: dict[str, Any]) -> AcceptanceCurve:

@@ -163,7 +163,7 @@ class PredictedSchedule(_Frozen):
 
 class Prediction(_Frozen):
     schema_version: Literal[1] = 1
-    kind: Literal["kernel tables", "step times", "measured rows", "measured run"]
+    kind: Literal["kernel tables", "step times", "measured rows", "measured run", "c as given"]
     title: str
     headline: str
     threshold: float

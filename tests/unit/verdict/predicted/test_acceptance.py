@@ -11,7 +11,7 @@ from breakeven.verdict.predicted.acceptance import read_acceptance
 
 
 def test_shares_by_position() -> None:
-    curve, told = read_acceptance("0.83, 0.60,0.45")
+    curve, told, _ = read_acceptance("0.83, 0.60,0.45")
     assert curve.joint == (0.83, 0.60, 0.45)
     assert told == "joint acceptance 0.83, 0.6, 0.45"
 
@@ -28,19 +28,20 @@ def test_shares_by_position() -> None:
     ],
 )
 def test_percentages_and_conditional_shares(text: str, drafts: int, length: float) -> None:
-    curve, told = read_acceptance(text)
+    curve, told, _ = read_acceptance(text)
     assert curve.num_measured == drafts
     assert curve.length(drafts).value == pytest.approx(length)
     assert told
 
 
 def test_shares_that_do_not_fall_look_conditional() -> None:
-    _, told = read_acceptance("0.8,0.8,0.8")
-    assert "accept length 3.40" in told
-    assert "write conditional:0.8,0.8,0.8 (accept length 2.95)" in told
+    doubt = read_acceptance("0.8,0.8,0.8").doubt
+    assert "accept length 3.40" in doubt
+    assert "write conditional:0.8,0.8,0.8 (accept length 2.95)" in doubt
     # zeros after the last accepted position, and everything accepted, are what they are
-    assert "conditional" not in read_acceptance("0.2,0,0")[1]
-    assert "conditional" not in read_acceptance("1,1,1")[1]
+    assert not read_acceptance("0.2,0,0").doubt
+    assert not read_acceptance("1,1,1").doubt
+    assert "write K:60%" in read_acceptance("60%").doubt, "one rate may be that of all drafts together"
 
 
 def test_one_length_says_that_fewer_drafts_are_an_assumption() -> None:
@@ -49,7 +50,7 @@ def test_one_length_says_that_fewer_drafts_are_an_assumption() -> None:
 
 
 def test_accept_lengths_by_number_of_drafts() -> None:
-    curve, _ = read_acceptance("2:2.36,3:2.79")
+    curve, *_ = read_acceptance("2:2.36,3:2.79")
     assert curve.length(3).value == pytest.approx(2.79)
 
 
@@ -57,7 +58,7 @@ def test_the_json_of_an_evaluation(tmp_path: Path) -> None:
     figures = {"num_rounds": 500, "joint": [0.7, 0.4], "accept_length_low": 2.02, "accept_length_high": 2.18}
     path = tmp_path / "eval.json"
     path.write_text(json.dumps({"schema_version": 1, "overall": {**figures, "joint": [0.9, 0.8]}, "without_loops": figures}))
-    curve, told = read_acceptance(str(path))
+    curve, told, _ = read_acceptance(str(path))
     assert curve.joint == (0.7, 0.4)  # answers that repeat themselves flatter
     assert curve.length(2).high - curve.length(2).value == pytest.approx(0.08)
     assert told == "eval.json: accept length 2.10 at k=2"
@@ -66,7 +67,7 @@ def test_the_json_of_an_evaluation(tmp_path: Path) -> None:
 def test_the_json_of_a_reading(tmp_path: Path) -> None:
     path = tmp_path / "read.json"
     path.write_text(json.dumps({"readings": [{"acceptance": {"uncertainty": 0.1, "num_drafted": 2, "joint": [0.5, 0.25]}}]}))
-    curve, _ = read_acceptance(str(path))
+    curve, *_ = read_acceptance(str(path))
     assert curve.joint == (0.5, 0.25)
     assert curve.length(2).high == pytest.approx(1.85)
 
@@ -74,7 +75,7 @@ def test_the_json_of_a_reading(tmp_path: Path) -> None:
 def test_a_reading_without_positions_is_a_chain(tmp_path: Path) -> None:
     path = tmp_path / "read.json"
     path.write_text(json.dumps({"readings": [{"acceptance": {"accept_length": 1.68, "num_drafted": 3, "joint": []}}]}))
-    curve, told = read_acceptance(str(path))
+    curve, told, _ = read_acceptance(str(path))
     assert told == "read.json: accept length 1.68 at k=3"
     assert curve.conditional == pytest.approx((curve.joint[0],) * 3)
 
@@ -83,7 +84,7 @@ def test_a_real_reading_is_taken(tmp_path: Path) -> None:
     log = Path(__file__).parents[2] / "readers" / "recorded" / "sglang-0.5.12.log"
     path = tmp_path / "read.json"
     path.write_text(read_files([log], Told()).model_dump_json(), encoding="utf-8")
-    curve, told = read_acceptance(str(path))
+    curve, told, _ = read_acceptance(str(path))
     assert curve.num_measured >= 1
     assert "accept length" in told
 
