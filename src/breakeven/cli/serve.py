@@ -32,10 +32,14 @@ def serve(
     """Launch a run's winner again with the same flags, measure it once more, and leave it running."""
     from breakeven.cli.progress import RunDisplay
     from breakeven.deploy import serving
+    from breakeven.errors import UsageError
     from breakeven.experiment.run_folder import run_folder
 
+    writes = compose is not None or kubernetes is not None
+    if writes and (detach or port is not None):
+        raise UsageError("--compose and --kubernetes start nothing; leave out --detach and --port")
     prepared = serving.prepare(run_folder(run), arm=arm, label=load)
-    if compose is not None or kubernetes is not None:
+    if writes:
         _write_manifests(prepared, compose, kubernetes, as_json)
         return
     with ExitStack() as live:
@@ -90,10 +94,11 @@ def _write_manifests(prepared: Prepared, compose: Path | None, kubernetes: Path 
     if kubernetes is not None:
         written["kubernetes"] = str(write_new(kubernetes, kubernetes_manifest(described)))
     if as_json:
-        typer.echo(json.dumps({"arm": prepared.choice.arm.name, "why": prepared.choice.why, "written": written}, indent=2))
+        told = {"why": prepared.choice.why, "notes": prepared.choice.notes, "warnings": prepared.warnings}
+        typer.echo(json.dumps({"arm": prepared.choice.arm.name, **told, "written": written}, indent=2))
         return
-    for note in (*prepared.choice.notes, *(f"Warning: {warning}" for warning in prepared.warnings)):
-        print_result(f"{note}.")
     print_result(f"{prepared.choice.why}.")
+    for note in (*(f"{note}." for note in prepared.choice.notes), *(f"Warning: {warning}" for warning in prepared.warnings)):
+        print_result(note)
     for path in written.values():
         print_result(f"{path}: written; its first lines say what to check before it is used")

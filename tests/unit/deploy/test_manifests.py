@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from breakeven.cli import app
 from breakeven.deploy.compose import compose_file
 from breakeven.deploy.container import Container, container
 from breakeven.deploy.files import write_new
@@ -142,3 +144,12 @@ def test_paths_of_the_machine_that_no_container_has_are_to_be_checked(described:
             "#   paths: --chat-template has /srv/a/chat.jinja as on the machine of the run; mount it or leave it out",
             "#   paths: PYTHONPATH has /opt/stand/ins, /opt/b/c as on the machine of the run; mount it or leave it out",
         ]
+
+
+def test_what_has_no_effect_on_a_manifest_is_refused(tmp_path: Path) -> None:
+    """They start nothing: a port or --detach that is passed over would look as if a server ran."""
+    for option in (("--port", "9000"), ("--detach",)):
+        for form in ("--compose", "--kubernetes"):
+            with pytest.raises(UsageError, match="start nothing; leave out --detach and --port"):
+                CliRunner().invoke(app, ["serve", "runs/x", form, str(tmp_path / "a.yaml"), *option], catch_exceptions=False)
+    assert not list(tmp_path.iterdir())
