@@ -142,6 +142,15 @@ class Drafter:
                     return "eagle"
         return None
 
+    @property
+    def is_whole_model(self) -> bool:
+        """Embeddings, several layers and nothing that joins a target's states: it runs without any."""
+        return "fc.weight" not in self.by_role and "embed_tokens.weight" in self.by_role and self.number("num_hidden_layers") != 1
+
+    @property
+    def has_attention(self) -> bool:
+        return self.method != "medusa"
+
     @cached_property
     def is_latent(self) -> bool:
         """Multi-head latent attention, as DeepSeek's and Kimi's."""

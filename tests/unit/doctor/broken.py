@@ -113,6 +113,41 @@ def eagle_method_for_eagle3(it: Deployment) -> None:
     it.engine_version, it.launch = "0.33.0", VLLM.replace('"eagle3"', '"eagle"')
 
 
+def as_dflash(it: Deployment) -> None:
+    it.draft.config |= {"architectures": ["DFlashDraftModel"], "block_size": 4, "dflash_config": {"target_layer_ids": [1, 5, 8]}}
+
+
+@breaks("algorithm-mismatch")
+def eagle3_for_dflash(it: Deployment) -> None:
+    as_dflash(it)
+    it.engine_version, it.launch = "0.32.0", VLLM
+
+
+@breaks("algorithm-mismatch")
+def eagle3_for_a_whole_model(it: Deployment) -> None:
+    it.draft = make_target("small", num_hidden_layers=2)
+    it.engine_version, it.launch = "0.5.23", SGLANG
+
+
+@breaks("algorithm-mismatch")
+def eagle3_for_medusa(it: Deployment) -> None:
+    it.draft = make_target("heads", architectures=["MedusaModel"], num_hidden_layers=1)
+    it.draft.tensors = {"blocks.0.layers.0.weight": it.draft.tensors["lm_head.weight"]}
+    it.engine_version, it.launch = "0.5.23", SGLANG
+
+
+@breaks("target-size-differs")
+def a_dflash_head_of_a_narrower_target(it: Deployment) -> None:
+    as_dflash(it)
+    it.target.config["hidden_size"] = 80
+
+
+@breaks("target-size-differs")
+def a_dflash_head_of_a_deeper_target(it: Deployment) -> None:
+    as_dflash(it)
+    it.draft.config["num_target_layers"] = 36
+
+
 @breaks("layers-defaulted")
 def nested_ids_only_for_runner_v2(it: Deployment) -> None:
     it.engine, it.engine_version = "vllm", "0.33.0"

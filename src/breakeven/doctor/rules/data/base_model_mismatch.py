@@ -30,6 +30,8 @@ def check(evidence: Evidence) -> Iterator[Told]:
     assert target is not None
     served_text = _named(target.path, target.config.get("_name_or_path"))
     served = model_name(served_text)
+    if draft.method == "model":
+        return  # a small model that drafts is another model of the family; what counts is the vocabulary
     stated = trained_for(draft.folder.path, draft.folder.config)
     if stated is not None and stated.name is not None and (named := model_name(stated.name)) is not None:
         text, source, confident = stated.name, stated.source, True

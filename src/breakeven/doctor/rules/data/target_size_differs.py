@@ -1,7 +1,7 @@
 """The drafter was made for another size of target.
 
-Detects: the width of the states that the drafter takes against the target's hidden_size; auxiliary layer ids that are the usual
-ones of a target of another depth.
+Detects: the width of the states that the drafter takes against the target's hidden_size; a depth that it states, or auxiliary
+layer ids that are the usual ones of a target of another depth.
 
 Why it hurts: models of one family share names, tokenizer and vocabulary, so nothing else shows that a head of the 8B lies beside
 the 70B. Of another width it does not run. Of the same width (Qwen3-1.7B and 30B-A3B have one) it loads, and predicts another
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from breakeven.doctor.drafter import language_config, whole
+from breakeven.doctor.drafter import Drafter, language_config, whole
 from breakeven.doctor.evidence import Evidence
 from breakeven.doctor.layer_ids import read_ids
 from breakeven.doctor.signs import both
 from breakeven.doctor.told import Fault, Told
 
 # Heads that live on the target's own states; a whole small model may have any width.
-_HEADS = ("eagle3", "eagle", "medusa", "mtp")
+_HEADS = ("eagle3", "eagle", "medusa", "mtp", "dflash")
 _REMEDY = "Use the drafter that was made for this target."
 
 
@@ -35,12 +35,12 @@ def check(evidence: Evidence) -> Iterator[Told]:
         return
     served = language_config(target)
     width, depth = whole(served.get("hidden_size")), whole(served.get("num_hidden_layers"))
-    mine = draft.target_hidden
+    mine = _width_of_dflash(draft) if draft.method == "dflash" else draft.target_hidden
     if width is not None and mine is not None and mine != width:
         fc = draft.by_role.get("fc.weight")
-        if fc is not None and (len(fc.shape) != 2 or fc.shape[1] % mine):
+        if draft.method != "dflash" and fc is not None and (len(fc.shape) != 2 or fc.shape[1] % mine):
             return  # the drafter's own files disagree (shapes-contradict)
-        told = draft.setting("target_hidden_size", "hidden_size")
+        told = draft.setting("target_hidden_size", "hidden_size") if draft.method != "dflash" else draft.setting("dflash_config")
         shown = (f"{fc.file.name}: fc.weight is {list(fc.shape)}",) if fc is not None else ()
         yield Fault(
             severity="error",
@@ -52,6 +52,17 @@ def check(evidence: Evidence) -> Iterator[Told]:
         )
         return
     if depth is None:
+        return
+    stated = draft.setting("num_target_layers")
+    if whole(stated.value) is not None and stated.value != depth:
+        yield Fault(
+            severity="error",
+            confidence="high",
+            title=f"The drafter was made for a target of {stated.value} layers, this one has {depth}: another size of target",
+            evidence=(str(stated), f"{target.path.name}/config.json: num_hidden_layers is {depth}"),
+            remedy=_REMEDY,
+            symptoms=both("all-positions-lower"),
+        )
         return
     for setting in draft.layer_ids:
         ids = read_ids(setting)
@@ -66,6 +77,15 @@ def check(evidence: Evidence) -> Iterator[Told]:
                 symptoms=both("all-positions-lower"),
             )
             return
+
+
+def _width_of_dflash(draft: Drafter) -> int | None:
+    """fc joins as many states as target layers are named; their width is nowhere else."""
+    table, fc = draft.folder.config.get("dflash_config"), draft.by_role.get("fc.weight")
+    ids = table.get("target_layer_ids") if isinstance(table, dict) else None
+    if not isinstance(ids, list) or not ids or fc is None or len(fc.shape) != 2 or fc.shape[1] % len(ids):
+        return None
+    return fc.shape[1] // len(ids)
 
 
 def _usual_depth(ids: tuple[int, ...]) -> int | None:

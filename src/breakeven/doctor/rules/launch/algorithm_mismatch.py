@@ -16,17 +16,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from breakeven.doctor.evidence import Evidence
-from breakeven.doctor.signs import Symptoms
+from breakeven.doctor.signs import Sign, Symptoms
 from breakeven.doctor.told import Fault, Told
 
 # SGLang's NEXTN is EAGLE under another name, used for MTP layers.
 _SGLANG = {"EAGLE": "eagle", "EAGLE3": "eagle3", "NEXTN": "eagle", "STANDALONE": "model", "DFLASH": "dflash", "DSPARK": "dflash"}
 _VLLM = {"eagle": "eagle", "eagle3": "eagle3", "draft_model": "model", "dflash": "dflash", "dspark": "dflash", "medusa": "medusa"}
 _WANTED = {
-    "sglang": {"eagle3": "--speculative-algorithm EAGLE3", "eagle": "--speculative-algorithm EAGLE"},
-    "vllm": {"eagle3": '"method": "eagle3"', "eagle": '"method": "eagle"'},
+    "sglang": {
+        "eagle3": "--speculative-algorithm EAGLE3",
+        "eagle": "--speculative-algorithm EAGLE",
+        "mtp": "--speculative-algorithm NEXTN",
+        "dflash": "--speculative-algorithm DFLASH",
+        "model": "--speculative-algorithm STANDALONE",
+    },
+    "vllm": {
+        "eagle3": '"method": "eagle3"',
+        "eagle": '"method": "eagle"',
+        "mtp": '"method": "mtp"',
+        "dflash": '"method": "dflash"',
+        "medusa": '"method": "medusa"',
+        "model": '"method": "draft_model"',
+    },
 }
-_KINDS = {"eagle3": "an EAGLE-3 head", "eagle": "an EAGLE head of the first kind", "model": "a whole small model"}
+_KINDS = {
+    "eagle3": "an EAGLE-3 head",
+    "eagle": "an EAGLE head of the first kind",
+    "mtp": "MTP layers",
+    "dflash": "a DFlash head",
+    "medusa": "Medusa heads",
+    "model": "a whole small model",
+}
+# Served alike: SGLang runs MTP layers as EAGLE.
+_ALIKE = {("sglang", "eagle", "mtp")}
 
 
 def check(evidence: Evidence) -> Iterator[Told]:
@@ -36,17 +58,24 @@ def check(evidence: Evidence) -> Iterator[Told]:
     asked = launch.method
     kind = (_SGLANG if launch.engine == "sglang" else _VLLM).get(str(asked.value))
     wanted = _WANTED[launch.engine].get(draft.method or "")
-    if kind is None or wanted is None or kind == draft.method:
+    if kind is None or draft.method in (None, kind) or (launch.engine, kind, draft.method) in _ALIKE:
         return
+    if draft.method == "model" and not draft.is_whole_model:
+        return  # heads of old exporters carry their target's architecture
     floor_on_sglang = (kind, draft.method) == ("eagle", "eagle3")
     yield Fault(
         severity="error",
         confidence="high",
         title=f"The launch asks for {asked.value}, but the drafter is {_KINDS[str(draft.method)]}",
         evidence=(str(asked), f"config.json: architectures is {draft.architecture or 'absent'}", *_width(evidence)),
-        remedy=f"Start the server with {wanted}.",
-        symptoms=Symptoms(vllm="load-error", sglang="floor" if floor_on_sglang else "not known"),
+        remedy=f"Start the server with {wanted}." if wanted is not None else "SGLang has no such method; vLLM has.",
+        symptoms=Symptoms(vllm="load-error", sglang="floor" if floor_on_sglang else _on_sglang(draft.method)),
     )
+
+
+def _on_sglang(method: str) -> Sign:
+    """Heads of another kind lack what SGLang asks of the one it was told of (set_embed, hot_token_id)."""
+    return "load-error" if method in ("model", "medusa") else "not known"
 
 
 def _width(evidence: Evidence) -> Iterator[str]:

@@ -32,6 +32,8 @@ OVERRIDE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 def check(evidence: Evidence) -> Iterator[Told]:
     draft = evidence.draft
     assert draft is not None
+    if not draft.has_attention:
+        return
     own = read_rope(draft.layer_config)
     limit, (served, source) = own.max_positions, _served(evidence)
     # a scaled drafter's limit may be counted before scaling

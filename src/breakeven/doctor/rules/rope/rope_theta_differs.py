@@ -29,6 +29,8 @@ def check(evidence: Evidence) -> Iterator[Told]:
     draft, target = evidence.draft, evidence.target
     assert draft is not None
     assert target is not None
+    if not draft.has_attention:
+        return
     own, theirs = read_rope(draft.layer_config), read_rope(language_config(target))
     if theirs.theta is None or own.contradictions or math.isclose(own.effective_theta, theirs.theta):
         return
