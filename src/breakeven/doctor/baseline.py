@@ -106,9 +106,15 @@ def _of_logs(readings: ReadResult) -> Iterator[Against]:
 
 def _of_comparison(comparison: Comparison, first: object, second: object) -> Iterator[Against]:
     from breakeven.readers.reading import AcceptanceFound
+    from breakeven.readers.speedup import SHARE_CALLED_FLATTERED
 
     speculative = [one for one in (first, second) if isinstance(one, AcceptanceFound)]
-    if len(speculative) != 1 or (length := speculative[0].accept_length) is None:
+    if len(speculative) != 1:
+        return
+    found = speculative[0]
+    # where many steps carry no drafts, the length of those that do is not what a step emits
+    is_flattered = found.drafted_share is not None and found.drafted_share < SHARE_CALLED_FLATTERED
+    if (length := found.per_step if is_flattered else found.accept_length) is None:
         return
     inverted = isinstance(first, AcceptanceFound)
     for one in comparison.differences:
@@ -119,7 +125,7 @@ def _of_comparison(comparison: Comparison, first: object, second: object) -> Ite
         yield Against(
             where=f"{comparison.first} and {comparison.second} at {one.running:.0f} running",
             running=one.running,
-            num_drafted=speculative[0].num_drafted,
+            num_drafted=found.num_drafted,
             accept_length=length,
             speedup=speedup,
             cost=Range(value=length / speedup.value, low=length / speedup.high, high=length / speedup.low),

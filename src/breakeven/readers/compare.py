@@ -13,6 +13,7 @@ from breakeven.readers.figures import known
 from breakeven.readers.findings.changes import collapse
 from breakeven.readers.reading import Comparison, Difference
 from breakeven.readers.series import Mask
+from breakeven.readers.speedup import SHARE_CALLED_FLATTERED
 from breakeven.readers.study import Study, mean_of
 from breakeven.stats.intervals import ASSUMED_LAUNCH_SD, block_interval
 
@@ -21,6 +22,21 @@ __all__ = ["compare", "sequence_findings"]
 # A batch on fewer lines than this is not compared on its own.
 MIN_LINES = 1
 MAX_BATCHES = 12
+# What changes the time of a plain step, or how much prefill stands between steps.
+_OF_A_STEP = (
+    "tp_size",
+    "dp_size",
+    "tensor_parallel_size",
+    "quantization",
+    "kv_cache_dtype",
+    "attention_backend",
+    "disable_cuda_graph",
+    "enforce_eager",
+    "disable_radix_cache",
+    "enable_prefix_caching",
+    "enable_hierarchical_cache",
+)
+_OPEN = frozenset({"None", "auto", ""})
 # Settings that name files or places, not behaviour.
 _NO_SETTING = frozenset({"model_path", "decode_log_interval"})
 
@@ -34,13 +50,56 @@ def compare(first: tuple[str, Study], second: tuple[str, Study]) -> Comparison:
         if key not in _NO_SETTING and one.section.settings.get(key) != other.section.settings.get(key)
     )
     differences = [difference for batch in (None, *_batches(one, other)) if (difference := _difference(one, other, batch))]
+    is_on_off = bool(one.overall.num_lines) != bool(other.overall.num_lines)
+    # where both draft, a setting is what is being tried out; beside plain serving it is not
+    unlike = tuple(_unlike(one, other)) if is_on_off else ()
+    if unlike:
+        # a ratio of speeds would compare two machines, or two ways of serving one
+        differences = [
+            one_batch.model_copy(update={"speedup": None, "speedup_low": None, "speedup_high": None}) for one_batch in differences
+        ]
     return Comparison(
         first=first_name,
         second=second_name,
         settings=settings,
         differences=tuple(differences),
-        findings=tuple(_findings(first, second, differences, settings)),
+        findings=(*_findings(first, second, differences, settings), *_speeds_not_compared(one, other, unlike, is_on_off=is_on_off)),
     )
+
+
+def _unlike(one: Study, other: Study) -> Iterator[str]:
+    """Launch settings that both logs state, that differ, and that change what a plain step takes."""
+    for key in _OF_A_STEP:
+        mine, theirs = (study.section.settings.get(key, "") for study in (one, other))
+        if mine not in _OPEN and theirs not in _OPEN and mine != theirs:
+            yield f"{key} {mine} against {theirs}"
+    models = [study.section.settings.get("model_path", "").rstrip("/").rpartition("/")[2] for study in (one, other)]
+    if all(models) and models[0] != models[1]:
+        yield f"model {models[0]} against {models[1]}"
+
+
+def _speeds_not_compared(one: Study, other: Study, unlike: Sequence[str], *, is_on_off: bool) -> Iterator[Finding]:
+    if unlike:
+        yield Finding(
+            code="launches-not-alike",
+            severity="warning",
+            confidence="high",
+            title="The two were launched with other settings beside speculation, so their speeds are not compared.",
+            evidence=tuple(unlike),
+            remedy="Serve both with the same settings but for speculation: a plain step has to take the same time in both.",
+        )
+        return
+    batches = [_seen(study) for study in (one, other)]
+    if is_on_off and all(batches) and not batches[0] & batches[1]:
+        ranges = [f"{min(seen):.0f} to {max(seen):.0f}" if len(seen) > 1 else f"{min(seen):.0f}" for seen in batches]
+        yield Finding(
+            code="no-batch-in-common",
+            severity="info",
+            confidence="high",
+            title=f"No running batch is in both logs ({ranges[0]} against {ranges[1]}), so their speeds are not compared.",
+            evidence=("the cost of a round changes with the batch",),
+            remedy="Load both servers with the same number of requests at once.",
+        )
 
 
 def _batches(one: Study, other: Study) -> Sequence[float]:
@@ -154,14 +213,14 @@ def _shown(difference: Difference) -> str:
 def _on_off(first: tuple[str, Study], second: tuple[str, Study], differences: Sequence[Difference]) -> Iterator[Finding]:
     """One of the two has no drafts: speed at equal batch, and the cost ratio that it implies."""
     speculative = first if first[1].overall.num_lines else second
-    inverted = speculative is first
+    inverted, study = speculative is first, speculative[1]
     lines = []
     for difference in differences:
         if difference.speedup is None or difference.running is None:
             continue
         speedup = 1 / difference.speedup if inverted else difference.speedup
         level: Level = speculative[1].level_of(_at(speculative[1], difference.running))
-        cost = f", so a round costs {level.mean / speedup:.2f} plain steps" if level.num_lines else ""
+        cost = f", so a round costs {level.mean / speedup:.2f} plain steps" if level.num_lines and not _is_flattered(study) else ""
         lines.append(f"batch {difference.running:.0f}: speculation {speedup:.2f}x at accept length {level.mean:.2f}{cost}")
     if lines:
         yield Finding(
@@ -172,6 +231,13 @@ def _on_off(first: tuple[str, Study], second: tuple[str, Study], differences: Se
             evidence=tuple(lines[:8]),
             remedy="One launch each: launches of the same thing differ by 10 to 30 %. For a verdict run breakeven bench.",
         )
+
+
+def _is_flattered(one: Study) -> bool:
+    """Its lengths are those of steps with drafts alone, many others having had none."""
+    rounds, steps = one.columns["rounds"], one.columns["steps"]
+    known_steps = (rounds > 0) & (steps > 0)
+    return bool(known_steps.any()) and float(rounds[known_steps].sum()) < SHARE_CALLED_FLATTERED * float(steps[known_steps].sum())
 
 
 def sequence_findings(studies: Sequence[tuple[str, Study]]) -> Iterator[Finding]:

@@ -209,6 +209,51 @@ def test_on_against_off(read: Read) -> None:
     assert "1.99 plain steps" in finding.evidence[0]
 
 
+def banner(**settings: object) -> str:
+    stated = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    return f"[2026-03-01 00:00:00] server_args=ServerArgs(model_path='org/m', {stated})\n"
+
+
+@pytest.mark.parametrize(
+    ("plain", "drafting", "is_compared"),
+    [
+        ({"tp_size": 8}, {"tp_size": 4}, False),
+        ({"disable_radix_cache": True}, {"disable_radix_cache": False}, False),
+        ({"quantization": "fp8"}, {"quantization": "w4afp8"}, False),
+        ({"quantization": None}, {"quantization": "fp8"}, True),
+        ({"attention_backend": "fa3"}, {"attention_backend": "auto"}, True),
+        ({"tp_size": 4, "max_running_requests": 8}, {"tp_size": 4, "max_running_requests": 64}, True),
+    ],
+)
+def test_speeds_of_servers_that_differ_beside_speculation_are_not_compared(
+    read: Read, plain: dict[str, object], drafting: dict[str, object], is_compared: bool
+) -> None:
+    off = banner(**plain) + "".join(sgl(None, None, at_s=i) for i in range(12))
+    on = banner(speculative_algorithm="EAGLE3", **drafting) + noisy(2.6, 12, speed=800.0)
+    (comparison,) = read(off, on).comparisons
+    found = {finding.code for finding in comparison.findings}
+    assert ("speculation-on-against-off" in found) == is_compared
+    assert ("launches-not-alike" in found) != is_compared
+    assert any(one.speedup is not None for one in comparison.differences) == is_compared
+
+
+def test_logs_without_a_common_batch_say_so(read: Read) -> None:
+    off = "".join(sgl(None, None, at_s=i, running=16) for i in range(12))
+    (comparison,) = read(off, noisy(2.6, 12, running=4)).comparisons
+    assert [finding.code for finding in comparison.findings] == ["no-batch-in-common"]
+    assert "16 against 4" in comparison.findings[0].title
+
+
+def test_lengths_of_drafted_steps_alone_give_no_cost_of_a_round(read: Read) -> None:
+    def log(speed: float, *, drafts: bool) -> str:
+        lines = (vllm([0.7, 0.5, 0.3], 200, at_s=10 * i) if drafts else "" for i in range(8))
+        return "".join(vllm_load(speed, at_s=10 * i) + line for i, line in enumerate(lines))
+
+    (comparison,) = read(log(600.0, drafts=False), log(700.0, drafts=True)).comparisons
+    (finding,) = [one for one in comparison.findings if one.code == "speculation-on-against-off"]
+    assert "plain steps" not in finding.evidence[0]
+
+
 def test_engines_of_one_log_are_kept_apart_and_summed(read_one: ReadOne) -> None:
     text = "".join(
         vllm_load(284.0, at_s=10 * i, engine=engine) + vllm([0.8, 0.6, 0.4], 1000, at_s=10 * i)
