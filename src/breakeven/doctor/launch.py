@@ -132,6 +132,16 @@ class Launch:
         return found if found else Flag(value=None, name="--speculative-config", source=self.source)
 
     @cached_property
+    def drafts_with(self) -> str | None:
+        """The method in one word for both engines: mtp, ngram, draft_model, ...; None where it is a trained head, or not said."""
+        method = str(self.method.value or "").lower()
+        if "mtp" in method or method == "nextn":
+            return "mtp"
+        return {"standalone": "draft_model", "draft_model": "draft_model", "ngram": "ngram", "ngram_gpu": "ngram"}.get(
+            method, "suffix" if method == "suffix" else None
+        )
+
+    @cached_property
     def drafter(self) -> Flag:
         return self.flag("--speculative-draft-model-path") if self.engine == "sglang" else self.spec("model")
 

@@ -15,8 +15,11 @@ __all__ = ["CHECKS", "SUSPECTS", "Suspect"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
+    """`of_heads`: only a trained head can have it, no MTP layers of the target's own and no whole small model."""
+
     name: str
     codes: tuple[str, ...] = ()
+    of_heads: bool = False
 
 
 _METHOD = Suspect(
@@ -37,14 +40,17 @@ _DROPPED = Suspect(
 _MAP = Suspect(
     name="the vocabulary map",
     codes=("vocabulary-map-absent", "vocabulary-map-absolute", "vocabulary-map-at-odds", "vocabulary-map-out-of-range"),
+    of_heads=True,
 )
 _LAYERS = Suspect(
     name="the auxiliary layers",
     codes=("layers-defaulted", "layers-off-by-one", "layers-out-of-range", "layer-keys-contradict", "layer-convention-unclear"),
+    of_heads=True,
 )
 _NORMS = Suspect(
     name="norm flags",
     codes=("norm-before-residual-dropped", "norm-before-fc-unsupported", "fc-norm-unsupported", "norm-output-unsupported"),
+    of_heads=True,
 )
 _QUANTIZED = Suspect(
     name="the drafter's own quantization",

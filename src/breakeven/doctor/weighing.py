@@ -180,6 +180,8 @@ def _conclusion(explaining: Sequence[Diagnosis], signs: Sequence[Diagnosis], lef
 def _suspects(kind: Sign, evidence: Evidence) -> Sequence[Suspect]:
     """On one engine and release a folder is read alike, so what it holds cannot be why two servers differ."""
     suspects = SUSPECTS.get(kind, ())
+    if evidence.launch is not None and evidence.launch.drafts_with is not None:
+        suspects = tuple(one for one in suspects if not one.of_heads)
     if kind == "engines-differ" and len({(one.engine, one.version) for one in evidence.observed}) == 1:
         return tuple(one for one in suspects if not one.codes)
     return suspects

@@ -319,6 +319,21 @@ def no_multiple_of_the_layers(it: Deployment) -> None:
     it.target.config["num_nextn_predict_layers"] = 3
 
 
+READ_LOGS = Path(__file__).parents[1] / "readers" / "recorded"
+
+
+@breaks("launch-not-of-log")
+def a_log_of_fewer_drafts(it: Deployment) -> None:
+    it.launch = VLLM.replace('"num_speculative_tokens": 3', '"num_speculative_tokens": 5')
+    it.options["logs"] = (READ_LOGS / "vllm-0.33.0.log",)
+
+
+@breaks("launch-not-of-log")
+def a_log_of_another_engine(it: Deployment) -> None:
+    it.launch = SGLANG
+    it.options["logs"] = (READ_LOGS / "vllm-0.33.0.log",)
+
+
 @breaks("server-did-not-start")
 def out_of_memory_at_start(it: Deployment) -> None:
     it.options["logs"] = (Path(__file__).parent / "recorded" / "sglang-out-of-memory.log",)

@@ -234,3 +234,23 @@ def test_forced_acceptance_is_not_judged(engine: str, doctor: Doctor) -> None:
     result = doctor(log, launch=FORCED[engine])
     assert "acceptance-forced" in codes(result)
     assert {"accept-length-at-floor", "accept-length-at-ceiling"}.isdisjoint(codes(result))
+
+
+def test_draft_layers_of_the_target_are_not_sent_looking_for_what_only_heads_have(doctor: Doctor) -> None:
+    text = "".join(vllm([0.0] * 3, 300, at_s=10 * i) for i in range(6))
+    launch = 'vllm serve org/m --max-num-seqs 16 -sc \'{"method": "%s", "model": "org/h", "num_speculative_tokens": 3}\''
+    of_mtp, of_head = doctor(text, launch=launch % "mtp"), doctor(text, launch=launch % "eagle3")
+    assert "d2t" in finding(of_head, "accept-length-at-floor").remedy
+    assert "d2t" not in finding(of_mtp, "accept-length-at-floor").remedy
+    assert "the auxiliary layers" in of_head.conclusion
+    assert "the auxiliary layers" not in of_mtp.conclusion
+    assert "accept-length-at-floor" not in codes(doctor(text, launch=launch % "ngram")), "no matches are no wiring fault"
+
+
+def test_a_log_of_this_launch_is_not_doubted(doctor: Doctor) -> None:
+    text = "".join(vllm([0.7, 0.5, 0.3], 300, at_s=10 * i) for i in range(6))
+    launch = 'vllm serve org/m --max-num-seqs 16 -sc \'{"method": "eagle3", "model": "org/h", "num_speculative_tokens": %d}\''
+    assert "launch-not-of-log" not in codes(doctor(text, launch=launch % 3))
+    assert "launch-not-of-log" in codes(doctor(text, launch=launch % 2))
+    other = "".join(vllm([0.7, 0.5], 300, at_s=10 * i) for i in range(6))
+    assert "launch-not-of-log" not in codes(doctor(text, other, launch=launch % 2)), "one of two logs may be there to be compared"
