@@ -15,6 +15,9 @@ from breakeven.verdict.reported.likeness import is_of_lengths
 
 __all__ = ["comparison_findings"]
 
+# Requests that ended early and were replaced within a window explain some percent.
+MORE_THAN_ITS_REQUESTS = 1.2
+
 
 def comparison_findings(case: Case) -> list[Finding]:
     return [
@@ -24,6 +27,7 @@ def comparison_findings(case: Case) -> list[Finding]:
         *_unlike_requests(case),
         *_half_reported(case),
         *_runs_apart(case),
+        *_more_than_its_requests(case),
         *_speeds_disagree(case),
         *_no_baseline(case),
         *_idle(case),
@@ -170,6 +174,37 @@ def _runs_apart(case: Case) -> list[Finding]:
             title=f"The runs of {listed(pair.arm.name for pair in apart)} differ too much for a verdict",
             evidence=tuple(f"{pair.arm.name} at {pair.load.label}: {pair.runs_apart}" for pair in apart[:6]),
             remedy="More runs of both arms, each on a fresh launch, taking turns.",
+        )
+    ]
+
+
+def _more_than_its_requests(case: Case) -> list[Finding]:
+    """A server that is said to emit more than its requests together: then the speed of one is not a mean by token."""
+    odd = [
+        (arm, point, point.load.concurrency * point.request_speed.value)
+        for arm in case.arms
+        for point in arm.points
+        if point.throughput is not None
+        and point.request_speed is not None
+        and point.load.concurrency is not None
+        and point.throughput.value > MORE_THAN_ITS_REQUESTS * point.load.concurrency * point.request_speed.value
+    ]
+    if not odd:
+        return []
+    return [
+        Finding(
+            code="more-than-its-requests",
+            severity="error",
+            confidence="high",
+            title=f"{listed(arm.name for arm, _, _ in odd)} would emit more than all requests together",
+            evidence=tuple(
+                f"{arm.name} at {point.load.label}: {point.throughput} tok/s reported, {point.load.concurrency} requests at "
+                f"{point.request_speed.value:.4g} tok/s make {together:.0f}"
+                for arm, point, together in odd[:6]
+                if point.request_speed is not None
+            ),
+            remedy="The time a token is none: with speculation the time between chunks (ITL) covers several tokens, and a p99 is "
+            "no mean. Give (end - first token) / (tokens - 1), or leave it out; or the concurrency is not the one reported.",
         )
     ]
 

@@ -24,6 +24,8 @@ __all__ = ["load_table"]
 MAX_BYTES = 500_000
 MAX_ROWS = 1000
 MAX_PROBLEMS_SHOWN = 12
+# Columns of a flat table that stand for one setting each.
+SETTINGS = "settings."
 
 # Names people use for a key; only to name the right one when theirs is refused.
 _SYNONYMS = {
@@ -205,12 +207,14 @@ def _flat_document(path: Path, lines: list[list[str]]) -> dict[str, Any]:
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise ReportedError(f"{path}: column {', '.join(twice)} is given twice")
-    rows: list[dict[str, str]] = []
+    rows: list[dict[str, Any]] = []
     table: dict[str, Any] = {"name": path.stem, "rows": rows}
     for number, line in enumerate(lines[1:], start=1):
         if len(line) > len(header):
             raise ReportedError(f"{path}, row {number}: {len(line)} cells, but {len(header)} columns are named")
-        named = {key: cell.strip() for key, cell in zip(header, line, strict=False) if cell.strip()}
+        named: dict[str, Any] = {key: cell.strip() for key, cell in zip(header, line, strict=False) if cell.strip()}
+        if settings := {key: named.pop(key) for key in tuple(named) if key.startswith(SETTINGS)}:
+            named["settings"] = {key.removeprefix(SETTINGS): value for key, value in settings.items()}
         for key, inside in (("target", "name"), ("model", "name"), ("model_type", "model_type")):
             _shared(table.setdefault("target", {}), inside, named.pop(key, None), path, number)
         if "arm" in header and "arm" not in named:

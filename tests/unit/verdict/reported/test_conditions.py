@@ -61,6 +61,17 @@ def test_what_was_measured_otherwise_decides_nothing(tmp_path: Path, here: dict[
     assert "condition-of-one-arm" in codes(half)
 
 
+def test_a_column_of_a_flat_table_is_a_setting(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(
+        "arm,engine,drafter,concurrency,throughput_tok_s,settings.Chunked Prefill\n"
+        "plain,vllm 0.20.2,none,8,900,off\nhead,vllm 0.20.2,h,8,1500,on\n"
+    )
+    result = judge_reported(path)
+    assert outcomes(result) == ["undecided"]
+    assert "chunked prefill on against off" in result.headline
+
+
 def test_one_switch_in_two_spellings_is_one(tmp_path: Path) -> None:
     arms = {"throughput_tok_s": "900", "prefix_caching": "True"}, {"throughput_tok_s": "1500", "prefix_caching": "on"}
     assert outcomes(judge(tmp_path, *arms)) == ["pays"]
@@ -154,6 +165,13 @@ def test_nearly_every_draft_of_several_accepted_is_no_text_of_anybody(
     result = judge(tmp_path, {"throughput_tok_s": "50"}, arm, draft_tokens=drafts, concurrency=1)
     assert ("accept-length-at-ceiling" in codes(result)) == is_odd
     assert ("accepted every draft" in result.headline) == (is_odd and result.comparisons[0].outcome == "pays")
+
+
+@pytest.mark.parametrize(("tpot_ms", "is_odd"), [("159.6", True), ("27.48", False), ("33", False)])
+def test_a_time_between_chunks_is_no_time_a_token(tmp_path: Path, tpot_ms: str, is_odd: bool) -> None:
+    plain = {"throughput_tok_s": "1646", "tpot_ms": "37.18"}
+    arm = {"throughput_tok_s": "2148", "tpot_ms": tpot_ms, "accept_length": "4.40", "draft_tokens": 8}
+    assert ("more-than-its-requests" in codes(judge(tmp_path, plain, arm, concurrency=64))) == is_odd
 
 
 def test_arms_that_draft_alike_accept_alike(tmp_path: Path) -> None:
