@@ -17,6 +17,9 @@ __all__ = ["RUNNING_TOLERANCE", "mean_running", "mean_waiting", "unequal_admissi
 
 # relative difference of running requests that is put down to when the scrapes fell, not to the servers
 RUNNING_TOLERANCE = 0.10
+# Variance of one scrape before any is seen, with the weight of one: a client between two answers is a request that does not run, so
+# 7 and 7 of 8 agree by chance and do not show that there is no noise.
+SCRAPE_VARIANCE = 0.5
 
 
 def mean_running(trials: Sequence[Trial]) -> float | None:
@@ -58,4 +61,8 @@ def _running(trials: Sequence[Trial]) -> list[int]:
 
 
 def _standard_error(values: Sequence[float]) -> float:
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    if len(values) < 2:
+        return math.inf
+    mean = statistics.fmean(values)
+    variance = (sum((value - mean) ** 2 for value in values) + SCRAPE_VARIANCE) / len(values)
+    return math.sqrt(variance / len(values))

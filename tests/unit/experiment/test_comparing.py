@@ -176,6 +176,11 @@ def test_scrapes_between_two_requests_are_not_taken_for_unequal_admission() -> N
     assert compare(RunSummary(record(trials)), "eagle", "c=4").not_comparable is None
 
 
+def test_two_scrapes_of_one_trial_that_agree_by_chance_are_not_taken_for_unequal_admission() -> None:
+    trials = [trial("plain", 0, 100, running=3), trial("eagle", 0, 200, running=4)]
+    assert compare(RunSummary(record(trials)), "eagle", "c=4").not_comparable is None
+
+
 def test_limits_count_only_where_they_bind() -> None:
     capped = Arm(name="eagle", engine="fake", max_running_requests=2)
     trials = blocks_of([1.5, 1.5, 1.5])
