@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from breakeven.checkpoints.folder import open_folder
@@ -66,8 +67,13 @@ def test_compiled_it_is_equal_too_and_no_batch_compiles_again(make_backend):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_on_a_gpu_it_is_taken_and_equal_and_the_host_waits_for_nothing(make_target, dtype):
-    folder = open_folder(make_target(hidden_size=256, head_dim=64))
-    backend = LlamaBackend.from_folder(folder, device=torch.device("cuda"), dtype=dtype)
+    folder = make_target(hidden_size=256, head_dim=64)
+    # matrices as large as the fixture's amplify rounding: in bfloat16 up to 78 of 251 rows are then a quarter of their length from
+    # those in float32, with a quarter of it none is a thirtieth
+    weights = load_file(folder / "model.safetensors")
+    calmer = {name: weight * (0.25 if weight.dim() > 1 else 1.0) for name, weight in weights.items()}
+    save_file(calmer, folder / "model.safetensors")
+    backend = LlamaBackend.from_folder(open_folder(folder), device=torch.device("cuda"), dtype=dtype)
     batches = [(token_ids.cuda(), starts) for token_ids, starts in (made_up(lengths) for lengths in BATCHES)]
     expected = [backend.states(*batch, LAYERS) for batch in batches]
     assert backend.compile_for(256) == ()
