@@ -16,6 +16,8 @@ from breakeven.readers.figures import log_reading
 from breakeven.readers.formula import Formula, infer_formula
 from breakeven.readers.metrics import window_reading
 from breakeven.readers.reading import Reading, ReadResult
+from breakeven.readers.replies import MAX_BYTES as MAX_REPLY_BYTES
+from breakeven.readers.replies import are_replies, reply_readings
 from breakeven.readers.scan import LogScan
 from breakeven.readers.sections import Section
 from breakeven.readers.sources import Source, blocks
@@ -53,6 +55,7 @@ def read_files(paths: Sequence[Path | None], told: Told | None = None) -> ReadRe
     told = told or Told()
     logs: list[_Log] = []
     dumps: list[tuple[Source, list[Scrape]]] = []
+    replies: list[Reading] = []
     for path in paths:
         source = Source(name=path.name if path is not None else "standard input", path=path)
         stream = blocks(source)
@@ -60,12 +63,14 @@ def read_files(paths: Sequence[Path | None], told: Told | None = None) -> ReadRe
         whole = itertools.chain([head], stream)
         if is_dump(head):
             dumps.append((source, scrapes(whole)))
+        elif are_replies(head):
+            replies += reply_readings(b"".join(_at_most(whole, MAX_REPLY_BYTES)), source.name, break_even=told.break_even)
         else:
             logs.append(_Log(source=source, scan=_scanned(whole)))
     readings, studies = _read_logs(logs, told)
-    if not readings and not dumps:
+    if not readings and not dumps and not replies:
         raise UsageError(_nothing_found([log.source for log in logs]))
-    readings += _read_dumps(dumps, told)
+    readings += [*_read_dumps(dumps, told), *replies]
     comparisons = [compare(studies[0], other) for other in studies[1:]]
     findings = (*_source_findings([log.source for log in logs] + [s for s, _ in dumps], logs), *sequence_findings(studies))
     return ReadResult(readings=tuple(readings), comparisons=tuple(comparisons), findings=findings)
@@ -75,6 +80,16 @@ def log_result(sections: Sequence[Section], source: Source, told: Told) -> ReadR
     """What the sections of one log say, which may still be growing."""
     readings, _ = _read_sections(sections, source.name, told)
     return ReadResult(readings=tuple(readings))
+
+
+def _at_most(stream: Iterator[bytes], limit: int) -> Iterator[bytes]:
+    """Blocks until one goes beyond the limit, which the reader then refuses by size."""
+    taken = 0
+    for block in stream:
+        yield block
+        taken += len(block)
+        if taken > limit:
+            return
 
 
 def _scanned(stream: Iterator[bytes]) -> LogScan:

@@ -46,7 +46,14 @@ class AcceptanceFound(_Frozen):
     rounds: float | None = None
     drafted: float | None = None
     accepted: float | None = None
-    basis: Literal["counters", "counts of log lines", "averages of log lines", "gauges: the last interval only"]
+    basis: Literal[
+        "counters",
+        "counts of log lines",
+        "averages of log lines",
+        "gauges: the last interval only",
+        "counts of replies",
+        "an average of the server's own since its start or last flush",
+    ]
     formula_status: Literal["release", "inferred", "ambiguous", "contradictory", "not printed", "not needed"]
     decode_speedup: float | None = Field(default=None, description="Over the break-even accept length given, if one was")
     as_printed: dict[str, float] = Field(
@@ -93,7 +100,7 @@ class Phase(_Frozen):
 
 class Reading(_Frozen):
     source: str
-    kind: Literal["log", "scrape", "two scrapes"]
+    kind: Literal["log", "scrape", "two scrapes", "replies"]
     part: int = Field(default=1, description="1 for the first start of the server in this file, and so on")
     engine: str
     version: str | None

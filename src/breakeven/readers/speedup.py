@@ -46,14 +46,13 @@ def with_speedup(found: AcceptanceFound | None, break_even: float | None) -> tup
     error = (found.uncertainty or 0.0) / break_even
     decided = _outcome(ratio - error) == _outcome(ratio + error)
     outcome = _outcome(ratio) if decided else "undecided by these lines"
+    spread = f"± {found.uncertainty:.2f}" if found.uncertainty is not None else "(how sure is not known)"
     finding = Finding(
         code="decode-speedup",
         severity="info",
-        confidence="medium",
+        confidence="low" if found.uncertainty is None else "medium",
         title=f"With a round that costs {break_even:.2f} plain steps, decode speedup is {format_ratio(ratio)}: {outcome}.",
-        evidence=(
-            f"accept length {length:.2f} ± {found.uncertainty or 0.0:.2f} over the break-even {break_even:.2f}, threshold 3 %",
-        ),
+        evidence=(f"accept length {length:.2f} {spread} over the break-even {break_even:.2f}, threshold 3 %",),
         remedy="The break-even was given; breakeven bench measures it, at each load.",
     )
     return found.model_copy(update={"formulas": formulas, "decode_speedup": ratio}), (finding,)

@@ -67,7 +67,11 @@ def _reading(reading: Reading, console: Console) -> None:
     part = f", part {reading.part}" if reading.part > 1 else ""
     release = f" {reading.version}" if reading.version else ", release not named"
     span = f", {format_duration(reading.duration_s)}" if reading.duration_s else ""
-    lines = f": {reading.num_lines} lines{span}" if reading.kind == "log" else f": {reading.kind}{span}"
+    counted = {
+        "log": f"{reading.num_lines} lines",
+        "replies": f"{reading.num_lines} replies" if reading.num_lines else "server info",
+    }
+    lines = f": {counted.get(reading.kind, reading.kind)}{span}"
     console.print(Text(plain(f"{reading.source}{part}{lines}, {reading.engine}{release}"), style="bold"))
     if reading.acceptance is None:
         console.print(Text("  No drafts: speculation is off, or nothing was decoded."))
