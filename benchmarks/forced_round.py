@@ -100,6 +100,7 @@ class Switch:
     """Forced acceptance of the engine of this process, on and off."""
 
     def __init__(self) -> None:
+        gc.unfreeze()  # vLLM hides what it has loaded from the collector
         found = [each for each in gc.get_objects() if type(each).__name__ == "RejectionSampler"]
         self.samplers = [sampler for sampler in found if sampler.synthetic_conditional_rates is not None]
         assert len(self.samplers) == 1, f"{len(found)} rejection samplers, {len(self.samplers)} of them forced; expected one"
