@@ -22,8 +22,8 @@ For `--public speculators` unpack the wheel where Python finds it (pip install -
 loguru==0.7.3 pydantic-settings python-dotenv; PYTHONPATH=FOLDER). What it imports for other purposes (servers, data sets) is stood
 in for where it is not installed. On a CPU: --tokens 1024 --steps 3 --draft-vocab 4096 --window 3 --repeats 3.
 
-Floor on one H200 for SmolLM2-135M, W = 16384, K = 6, with the target included: twice a plain prototype's 118 000 tokens/s in batches of
-16k and 136 000 in batches of 64k (--tokens 65536).
+Floor on one H200 for SmolLM2-135M, W = 16384, K = 6, with the target included: twice a plain prototype's 118 000 tokens/s in
+batches of 16k, and 136 000 in batches of 64k (--tokens 65536).
 """
 
 from __future__ import annotations
