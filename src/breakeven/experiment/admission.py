@@ -29,8 +29,8 @@ def mean_running(trials: Sequence[Trial]) -> float | None:
 
 
 def mean_waiting(trials: Sequence[Trial]) -> float | None:
-    scrapes = [scrape.num_waiting for trial in trials if trial.counters is not None for scrape in trial.counters]
-    return statistics.fmean(scrapes) if scrapes else None
+    scrapes = _scrapes(trials)
+    return statistics.fmean(waiting for _, waiting in scrapes) if scrapes else None
 
 
 def unequal_admission(run: RunSummary, arm: str, load: str) -> str | None:
@@ -57,7 +57,21 @@ def unequal_admission(run: RunSummary, arm: str, load: str) -> str | None:
 
 
 def _running(trials: Sequence[Trial]) -> list[int]:
-    return [scrape.num_running for trial in trials if trial.counters is not None for scrape in trial.counters]
+    return [running for running, _ in _scrapes(trials)]
+
+
+def _scrapes(trials: Sequence[Trial]) -> list[tuple[int, int]]:
+    """Requests that ran and that waited, scrape by scrape.
+
+    Where nothing runs, nothing holds a request back: one that waits then is just being let in, and counts as running. A server on a
+    busy machine answers scrapes at just such moments, between two steps.
+    """
+    found = []
+    for trial in trials:
+        for scrape in trial.counters or ():
+            let_in = int(scrape.num_running == 0 and scrape.num_waiting > 0)
+            found.append((scrape.num_running + let_in, scrape.num_waiting - let_in))
+    return found
 
 
 def _standard_error(values: Sequence[float]) -> float:

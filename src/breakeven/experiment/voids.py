@@ -77,7 +77,8 @@ def _counter_voids(
     load: LoadPoint, result: LoadResult, before: Counters, after: Counters, num_waiting: Sequence[int]
 ) -> list[Void]:
     voids = []
-    if load.concurrency is not None:
+    # a lone request waits for nobody, it is just being let in
+    if load.concurrency is not None and load.concurrency > 1:
         waiting = min(before.num_waiting, after.num_waiting, *num_waiting)
         if waiting >= max(1, math.ceil(MAX_WAITING_SHARE * load.concurrency)):
             running = f"{after.num_running} of {load.concurrency} requests ran and {waiting} waited"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from breakeven.engines.base import Arm, Counters, Speculation
+from breakeven.experiment.admission import mean_waiting
 from breakeven.experiment.comparing import compare, log_ratio_of
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.stopping import open_comparisons
@@ -179,6 +180,19 @@ def test_scrapes_between_two_requests_are_not_taken_for_unequal_admission() -> N
 def test_two_scrapes_of_one_trial_that_agree_by_chance_are_not_taken_for_unequal_admission() -> None:
     trials = [trial("plain", 0, 100, running=3), trial("eagle", 0, 200, running=4)]
     assert compare(RunSummary(record(trials)), "eagle", "c=4").not_comparable is None
+
+
+def test_a_request_that_is_let_in_while_nothing_runs_neither_queues_nor_counts_as_absent() -> None:
+    trials = [
+        trial(arm, block, tokens, running=1 if arm == "plain" else 0, waiting=0 if arm == "plain" else 1)
+        for block in range(4)
+        for arm, tokens in (("plain", 100), ("eagle", 200))
+    ]
+    run = RunSummary(record(trials))
+    assert compare(run, "eagle", "c=4").not_comparable is None
+    assert mean_waiting(run.trials("eagle", "c=4")) == 0.0
+    behind_another = [trial("eagle", block, 200, running=1, waiting=1) for block in range(4)]
+    assert mean_waiting(behind_another) == 1.0
 
 
 def test_limits_count_only_where_they_bind() -> None:

@@ -72,6 +72,13 @@ def test_an_open_loop_may_queue_and_a_moment_of_waiting_means_nothing() -> None:
     assert find_voids(arm, LOAD, result, both, (1, 0, 3)) == ()
 
 
+def test_a_lone_request_queues_behind_nobody() -> None:
+    lone = LoadPoint(concurrency=1, max_tokens=64)
+    arm, result, (before, after) = simulated(lone)
+    waiting = (replace(before, num_running=0, num_waiting=1), replace(after, num_running=0, num_waiting=1))
+    assert codes(arm, lone, result, waiting) == []
+
+
 def test_windows_that_never_began() -> None:
     arm, result, _ = simulated()
     assert codes(arm, LOAD, replace(result, steady=False), None) == ["unsteady"]
