@@ -68,6 +68,10 @@ def test_offsets_and_heads_come_out_as_they_were(tmp_path: Path) -> None:
     assert np.array_equal(read_whole(after["d2t"]), healthy.draft.tensors["d2t"])  # type: ignore[arg-type]
     assert np.array_equal(read_whole(after["lm_head.weight"]), broken.target.tensors["lm_head.weight"][rows])  # type: ignore[arg-type]
     assert result.remaining == ()
+    # a repair that rests on how the drafter was trained says so
+    assert any(
+        "lm_head.weight added" in line and "only if the drafter was trained with that head" in line for line in result.repairs
+    )
 
 
 def test_the_original_is_never_touched_and_nothing_is_overwritten(tmp_path: Path) -> None:

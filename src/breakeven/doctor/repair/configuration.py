@@ -114,10 +114,11 @@ def take_targets_theta(copying: Copying, evidence: Evidence) -> None:
     if own.theta is not None or theirs is None:
         return
     inside = "transformer_layer_config" if draft.is_speculators else ""
-    copying.set("rope_theta", theirs, inside=inside)
+    why = "the target's, which is right unless the drafter was trained with another"
+    copying.set("rope_theta", theirs, inside=inside, why=why)
     table = draft.layer_config.get("rope_parameters")
     if isinstance(table, dict) and not inside:
-        copying.set("rope_theta", theirs, inside="rope_parameters")
+        copying.set("rope_theta", theirs, inside="rope_parameters", why=why)
 
 
 def settle_rope(copying: Copying, evidence: Evidence) -> None:
@@ -132,8 +133,9 @@ def settle_rope(copying: Copying, evidence: Evidence) -> None:
     outer, inner = draft.layer_config.get("rope_theta"), table.get("rope_theta")
     if theirs not in (outer, inner) or outer == inner:
         return
-    copying.set("rope_theta", theirs)
-    copying.set("rope_theta", theirs, inside="rope_parameters")
+    why = "of the two that the file states, the target's"
+    copying.set("rope_theta", theirs, why=why)
+    copying.set("rope_theta", theirs, inside="rope_parameters", why=why)
 
 
 def unannounce_quantization(copying: Copying, evidence: Evidence) -> None:

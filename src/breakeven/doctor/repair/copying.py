@@ -26,8 +26,8 @@ class Copying:
             config=copy.deepcopy(dict(draft.folder.config)), tensors={name: copy_of(info) for name, info in draft.tensors.items()}
         )
 
-    def set(self, key: str, value: object, *, inside: str = "") -> None:
-        """A key of config.json, or of a table in it."""
+    def set(self, key: str, value: object, *, inside: str = "", why: str = "") -> None:
+        """A key of config.json, or of a table in it. `why`: what the value rests on, where it does not follow from the folder."""
         table = self.config
         if inside:
             if not isinstance(table.get(inside), dict):
@@ -38,7 +38,7 @@ class Copying:
             return
         table[key] = value
         name = f"{inside}.{key}" if inside else key
-        self.changes.append(f"config.json: {name} {'set' if before is None else 'changed'} to {value!a}")
+        self.changes.append(f"config.json: {name} {'set' if before is None else 'changed'} to {value!a}{f': {why}' if why else ''}")
 
     def unset(self, key: str) -> None:
         if key in self.config:

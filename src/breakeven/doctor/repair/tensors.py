@@ -93,7 +93,8 @@ def head_from_target(copying: Copying, evidence: Evidence) -> None:
     if theirs is None or ids is None or theirs.shape[1] != draft.hidden or max(ids, default=-1) >= theirs.shape[0]:
         return
     assert target is not None
-    copying.put(_name(copying, "lm_head.weight"), rows_of(theirs, ids), f"{len(ids)} rows of {target.path.name}'s head")
+    why = f"{len(ids)} rows of {target.path.name}'s head, which is right only if the drafter was trained with that head"
+    copying.put(_name(copying, "lm_head.weight"), rows_of(theirs, ids), why)
 
 
 def drop_embeddings(copying: Copying, evidence: Evidence) -> None:
@@ -109,7 +110,11 @@ def centre_norms_on_one(copying: Copying, evidence: Evidence) -> None:
             continue
         values = read_whole(info)
         if values is not None and values.dtype.kind == "f":
-            copying.put(name, of_array(values.astype(np.float64) + 1, as_dtype=info.dtype), "one added to every weight")
+            copying.put(
+                name,
+                of_array(values.astype(np.float64) + 1, as_dtype=info.dtype),
+                "one added to every weight, which is right if the trainer stored deviations from one",
+            )
 
 
 def _ids(evidence: Evidence, found: VocabularyMap | None) -> list[int] | None:
