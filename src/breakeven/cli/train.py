@@ -10,7 +10,7 @@ import typer
 from breakeven.cli.escaping import print_message, print_result
 
 if TYPE_CHECKING:
-    from breakeven.drafter.training.trainer import Progress
+    from breakeven.drafter.training.progress import Progress
     from breakeven.drafter.training.training import TrainingResult
 
 __all__ = ["train"]
@@ -68,8 +68,8 @@ def _print_result(result: TrainingResult, as_json: bool) -> None:
         interval = _interval(result.accept_length_low, result.accept_length_high)
         print_result(
             f"held-out accept length {result.accept_length:.3f}{interval} with {result.num_draft_tokens} drafts, greedy, "
-            "free-running, looping answers left out. Where several checkpoints were looked at, the best of them flatters a little: breakeven "
-            "eval on other prompts tells"
+            "free-running, looping answers left out. The best of several looks flatters a little, where there were "
+            "several: breakeven eval on other prompts tells"
         )
 
 
