@@ -30,7 +30,9 @@ def prompts(
     target: Annotated[str | None, typer.Option(help=f"Whose own user turns are sampled. {TARGET_HELP}")] = None,
     sampled: Annotated[
         int | None,
-        typer.Option(min=0, help="User turns to sample (default with --target: 40000 on a GPU, 1000 on a CPU; else none)."),
+        typer.Option(
+            min=0, max=10_000_000, help="User turns to sample (default with --target: 40000 on a GPU, 1000 on a CPU; else none)."
+        ),
     ] = None,
     combinations: Annotated[bool, typer.Option(help="Add the built-in combinations of instructions and topics.")] = True,
     files: Annotated[
@@ -86,8 +88,8 @@ def answers(
     ] = None,
     model: Annotated[str | None, typer.Option(help="With a URL: the served model's name (default: the only one there).")] = None,
     api_key_env: Annotated[str | None, typer.Option(help="Environment variable that holds the server's API key.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="With a URL: requests under way at once.")] = 64,
-    samples_per_prompt: Annotated[int, typer.Option(min=1, help="Answers to each prompt.")] = 1,
+    concurrency: Annotated[int, typer.Option(min=1, max=100_000, help="With a URL: requests under way at once.")] = 64,
+    samples_per_prompt: Annotated[int, typer.Option(min=1, max=1000, help="Answers to each prompt.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 384,
     greedy_share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of greedy answers, at most one a prompt.")] = 0.5,
     temperature: Annotated[float, typer.Option(help="Of the other answers.")] = 0.7,

@@ -82,6 +82,8 @@ def generate(
         return iter(())
     longest = max(map(len, prompts))
     num_positions = min(-(-(longest + max_new_tokens) // POSITION_STEP) * POSITION_STEP, config.max_positions)
+    # longer answers cannot be, and places are kept for what there can be
+    max_new_tokens = min(max_new_tokens, config.max_positions)
     stops = config.eos_token_ids if stop_ids is None else stop_ids
     too_large = UsageError(
         f"{model_folder}: does not fit in the memory of {place} with batch_size {batch_size or 'chosen by itself'} and "

@@ -25,6 +25,7 @@ SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 WEIGHT_DTYPES = ("F64", "F32", "F16", "BF16")
 MAX_SCALAR = 1e12
 MAX_SIZE = 1 << 30  # of any width, count or context: beyond, it is no model
+MAX_HEAD_DIM = 16_384  # the frequencies of all of it are held before any weight is seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +73,10 @@ class LlamaConfig:
         num_heads = number("num_attention_heads")
         num_kv_heads = number("num_key_value_heads") if config.get("num_key_value_heads") is not None else num_heads
         head_dim = number("head_dim") if config.get("head_dim") is not None else number("hidden_size") // num_heads
-        if num_heads % num_kv_heads or head_dim % 2:
+        if num_heads % num_kv_heads or head_dim % 2 or head_dim > MAX_HEAD_DIM:
             raise CheckpointError(
                 f"{folder.path}/config.json: {num_heads} query heads, num_key_value_heads {num_kv_heads}, head_dim {head_dim}; "
-                "expected a multiple of the key/value heads and an even head_dim"
+                f"expected a multiple of the key/value heads and an even head_dim up to {MAX_HEAD_DIM}"
             )
         rope: dict[str, Any] = {}
         for key in ("rope_scaling", "rope_parameters"):

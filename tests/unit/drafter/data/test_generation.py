@@ -64,6 +64,12 @@ def test_the_end_of_the_context_ends_an_answer(make_target, load_target):
     assert answers[1] == (tuple(greedy(prompts[1], 8, *load_target(folder))), "length")
 
 
+def test_answers_without_end_keep_no_more_places_than_the_context_has(make_target, load_target):
+    folder = make_target(max_position_embeddings=32)
+    answers = collect(folder, [[5] * 30], max_new_tokens=10**15, stop_ids=())
+    assert answers[0] == (tuple(greedy([5] * 30, 2, *load_target(folder))), "length")
+
+
 def test_prompts_longer_than_a_pass_are_admitted_one_by_one(make_target, monkeypatch):
     folder = make_target()
     prompts = random_prompts(9)

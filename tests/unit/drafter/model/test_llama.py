@@ -58,6 +58,7 @@ def test_a_sharded_folder_reads_like_a_single_file(make_target, load_target):
         ({"num_attention_heads": 0}, "num_attention_heads"),
         ({"num_attention_heads": 3}, "num_key_value_heads"),
         ({"head_dim": 7}, "head_dim"),
+        ({"head_dim": 100_000_000}, "an even head_dim up to 16384"),
         ({"rope_scaling": "yes"}, "rope_scaling"),
         ({"rms_norm_eps": "small"}, "rms_norm_eps"),
     ],
