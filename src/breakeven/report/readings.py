@@ -192,7 +192,10 @@ def _comparison(comparison: Comparison, console: Console) -> None:
             MISSING if one.throughputs is None else f"{quantity(one.throughputs[0])}, {quantity(one.throughputs[1])}",
             speedup,
         )
-    console.print(Padding(table, (0, 0, 0, 2)))
+    if comparison.differences:
+        console.print(Padding(table, (0, 0, 0, 2)))
+    else:
+        console.print(Text("  nothing to compare: not both have accept lengths, and no running batch is in both"))
     if comparison.settings:
         console.print(Text("  launched differently: " + plain("; ".join(comparison.settings), 600), style="dim"))
     _findings(comparison.findings, console)

@@ -35,6 +35,13 @@ def test_html_is_written_beside_the_source_and_its_path_printed(saved: Path) -> 
     assert (saved.parent / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_a_dash_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(str(EXAMPLE), "--out", "-").startswith("<!DOCTYPE html>")
+    assert run(str(EXAMPLE), "--format", "csv", "--out", "-") == run(str(EXAMPLE), "--format", "csv")
+    assert not list(tmp_path.iterdir())
+
+
 def test_text_formats_go_to_standard_output() -> None:
     assert run(str(EXAMPLE), "--format", "markdown").startswith("## Undecided whether speculation pays")
     rows = list(csv.DictReader(io.StringIO(run(str(EXAMPLE), "--format", "csv"))))

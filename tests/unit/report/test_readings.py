@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from breakeven.readers.reading import AcceptanceFound, Reading, ReadResult
+from breakeven.readers.reading import AcceptanceFound, Comparison, Reading, ReadResult
 from breakeven.report.readings import render_readings
 
 
@@ -25,3 +25,12 @@ def test_the_length_over_all_steps_stands_beside_that_over_drafted_ones(share: f
     render_readings(ReadResult(readings=(reading,)), console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert ("over all decode steps about 1.43: 29 % of them carried drafts" in printed) == is_told
+
+
+def test_logs_with_nothing_in_common_are_said_to_have_nothing() -> None:
+    """A table of headings alone looked like output that was lost."""
+    console = Console(file=io.StringIO(), width=120)
+    render_readings(ReadResult(readings=(), comparisons=(Comparison(first="a", second="b", differences=()),)), console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "nothing to compare" in printed
+    assert "speedup" not in printed
