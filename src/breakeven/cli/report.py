@@ -24,7 +24,7 @@ def report(
     source: Annotated[Path, typer.Argument(help="A run folder, a result saved as JSON, or a table of reported figures.")],
     form: Annotated[ReportFormat, typer.Option("--format", help="What to write.")] = ReportFormat.HTML,
     out: Annotated[
-        Path | None, typer.Option(help="File to write, - for standard output (default: standard output; HTML: report.html beside it).")
+        Path | None, typer.Option(help="File to write (default: standard output, as -; HTML: report.html beside the source).")
     ] = None,
 ) -> None:
     """Write what a run or a table of reported figures says, as a page, Markdown, JSON or CSV."""
