@@ -12,7 +12,7 @@ from pathlib import Path
 
 from breakeven.engines.base import Arm
 from breakeven.engines.fake.truth import truth_of
-from breakeven.engines.ledger import LaunchLedger, end_leftovers
+from breakeven.engines.ledger import LaunchLedger, end_leftovers, registered
 from breakeven.engines.registry import get_engine
 from breakeven.errors import PromptsError, StoreError
 from breakeven.experiment.curving import certain_points
@@ -68,6 +68,10 @@ def measure(plan: Plan, folder: Path, tell: Tell, *, make_live: MakeLive | None 
         ended = end_leftovers(folder)
         if ended:
             tell(Note(text=f"Ended {len(ended)} processes that an earlier start of this run had left behind"))
+        if served := _still_served(folder):
+            tell(
+                Note(text=f"{served}, on the machine that is measured here, which slows all arms (breakeven stop {folder} ends it)")
+            )
         provenance = collect_provenance(arms) | {"prompts.fingerprint": _fingerprint(prompts)}
         provenance[SIDE_BY_SIDE] = "yes" if lives_side_by_side(plan, arms) else "no"
         store.begin(provenance)
@@ -149,13 +153,16 @@ def set_aside(folder: Path) -> Path | None:
     """Move a run out of the way, keeping it; its new place, or None where there was none.
 
     Raises:
-        StoreError: it is being measured, or cannot be moved.
+        StoreError: it is being measured or served, or cannot be moved.
     """
     if not folder.exists():
         return None
     # not under the feet of a run that is being measured, and not with servers of it still alive
     with RunLock(folder):
         end_leftovers(folder)
+        if served := _still_served(folder):
+            # moved aside with its folder, it would be found by nobody who asks for this run
+            raise StoreError(f"{folder}: {served}; end it first: breakeven stop {folder}")
         number = 1
         while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
             number += 1
@@ -164,6 +171,12 @@ def set_aside(folder: Path) -> Path | None:
         except OSError as error:
             raise StoreError(f"{folder}: cannot be moved to {aside.name} ({error.strerror}); choose another --name") from error
     return aside
+
+
+def _still_served(folder: Path) -> str:
+    """What `breakeven serve --detach` left running for the run; empty where that is nothing."""
+    alive = [server.about for server in registered(folder).detached if server.members]
+    return " and ".join(f"{about.get('arm', 'a server')} of this run is served at {about.get('url', 'unknown')}" for about in alive)
 
 
 def _live_arms(plan: Plan, prompts: Sequence[Prompt], store: RunStore, closing: ExitStack) -> MakeLive:

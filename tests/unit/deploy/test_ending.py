@@ -17,6 +17,9 @@ from breakeven.engines.ownership import identify, is_alive
 from breakeven.engines.ports import choose_port
 from breakeven.engines.process import ServerProcess
 from breakeven.errors import StoreError, UsageError
+from breakeven.experiment.events import Event, Note
+from breakeven.experiment.measure import measure, set_aside
+from breakeven.experiment.plan import parse_plan
 
 STAND_IN = Path(__file__).parents[2] / "integration" / "engines" / "stand_in.py"
 
@@ -97,3 +100,21 @@ def test_one_in_the_foreground_is_left_to_its_owner(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="expected the folder of a run"):
         end_served(tmp_path / "nope")
+
+
+FAKE = "name: p\nengine: fake\nload: [{concurrency: 1}]\nlaunches: {min: 1, max: 1}\narms: {plain: {}}\n"
+
+
+def test_a_run_that_is_served_is_not_moved_away_from_its_server_and_measuring_beside_it_is_doubted(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with detached(folder) as (server,):
+        served = f"arm0 of this run is served at {server.base_url}"
+        with pytest.raises(StoreError) as refused:
+            set_aside(folder)
+        assert str(refused.value) == f"{folder}: {served}; end it first: breakeven stop {folder}"
+        told: list[Event] = []
+        measure(parse_plan(FAKE, "plan.yaml"), folder, told.append)
+        assert [event.text for event in told if isinstance(event, Note) and served in event.text]
+        end_served(folder)
+    assert set_aside(folder) == tmp_path / "run.old-1"
