@@ -135,7 +135,7 @@ def _schedule(schedule: PredictedSchedule, console: Console) -> None:
         told = f"{choice}, as the schedule has it everywhere"
     else:
         worst = plural(fixed.worst_batch, "running request")
-        told = f"{choice} loses {fixed.worst_loss * 100:.0f} % against it at worst by value, at {worst}"
+        told = f"{choice}, which loses {fixed.worst_loss * 100:.0f} % against it at worst by value, at {worst}"
     if fixed.undecided:
         told += f"; whether it pays is undecided at {', '.join(map(str, fixed.undecided))}"
     console.print(Text(f"One fixed choice: {told}."))
