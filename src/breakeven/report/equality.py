@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from breakeven.report.text import percent, plain
+from breakeven.units import plural
 from breakeven.verdict.equality.result import ArmEquality, Equality, Example, Parting
 
 __all__ = ["render_equality"]
@@ -19,7 +20,7 @@ EXCERPT = 100
 
 def render_equality(equality: Equality, console: Console) -> None:
     """Print the outcome of every arm, what it rests on, and what was left out."""
-    asked = f"{equality.num_prompts} prompts, up to {equality.max_tokens} tokens, temperature 0"
+    asked = f"{plural(equality.num_prompts, 'prompt')}, up to {equality.max_tokens} tokens, temperature 0"
     console.print(Text(f"Speculative against plain output: {asked}.", style="dim"))
     for arm in equality.arms:
         _arm(arm, console)

@@ -12,6 +12,7 @@ from breakeven.errors import StoreError
 from breakeven.experiment.answering import FOLDER, Answered, Asking
 from breakeven.experiment.record import RunRecord
 from breakeven.findings import Finding
+from breakeven.units import plural
 from breakeven.verdict.equality.deciding import ALPHA
 from breakeven.verdict.equality.judge import Passes, judge_arm
 from breakeven.verdict.equality.result import SCHEMA_VERSION, ArmEquality, Equality
@@ -173,7 +174,7 @@ def _stale(record: RunRecord, equality: Equality) -> list[str]:
 
 
 def _finding(arm: ArmEquality, equality: Equality) -> Finding:
-    asked = f"breakeven equal: {equality.num_prompts} prompts, up to {equality.max_tokens} tokens, temperature 0"
+    asked = f"breakeven equal: {plural(equality.num_prompts, 'prompt')}, up to {equality.max_tokens} tokens, temperature 0"
     code, severity = {
         "fault": ("output-differs", "error"),
         "undecided": ("output-equality-undecided", "warning"),

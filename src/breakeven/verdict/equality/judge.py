@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from breakeven.loadgen.answers import GreedyAnswer
 from breakeven.stats.departures import kaplan_meier
+from breakeven.units import plural
 from breakeven.verdict.equality.deciding import Counts, decide
 from breakeven.verdict.equality.departure import Departure, departure, departure_in_text
 from breakeven.verdict.equality.result import ArmEquality, EqualityOutcome, Example, Parting
@@ -147,7 +148,7 @@ def _parting(departures: Sequence[Departure], answers: Sequence[GreedyAnswer], n
 def _evidence(counts: Counts, arm: str, speculative: Parting, plain: Parting, near: float) -> list[str]:
     facts = [f"{arm}: {_told(speculative, counts)}", f"plain against itself: {_told(plain, counts)}"]
     facts.append(
-        f"left plain's first answer first: {arm} in {counts.left_first} prompts, plain in {counts.plain_left_first} "
+        f"left plain's first answer first: {arm} in {plural(counts.left_first, 'prompt')}, plain in {counts.plain_left_first} "
         f"(sign test, one-sided, p = {counts.p_value:.2g})"
     )
     if counts.p_value_far is not None:
