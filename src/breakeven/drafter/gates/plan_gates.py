@@ -29,12 +29,12 @@ from breakeven.drafter.gates.running import Gate, agreement_gates
 from breakeven.drafter.gates.served_gate import ServedCounts, served_gate
 from breakeven.drafter.gates.trainer_pipeline import trainer_pipeline
 from breakeven.drafter.gates.truth import TargetTruth
+from breakeven.drafter.training.kept import BEST, WEIGHTS
 from breakeven.drafter.training.module import Eagle3Module
 from breakeven.drafter.training.opening import DRAFTER, Parts, open_parts
 from breakeven.drafter.training.order import Order
 from breakeven.drafter.training.plan_schema import GatesPlan, TrainPlan
 from breakeven.drafter.training.processes import Processes
-from breakeven.drafter.training.trainer import BEST, WEIGHTS
 from breakeven.drafter.training.training import RESULT
 from breakeven.errors import UsageError
 

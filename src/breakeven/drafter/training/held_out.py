@@ -20,7 +20,7 @@ from breakeven.drafter.evaluation.prompts import RenderedPrompt
 from breakeven.drafter.evaluation.result import Evaluation
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
 from breakeven.drafter.training.plan_schema import EvaluationPlan
-from breakeven.drafter.training.trainer import AcceptLength
+from breakeven.drafter.training.progress import AcceptLength
 from breakeven.errors import DataError
 
 __all__ = ["Judge", "held_out_prompts", "prepare_judge"]

@@ -18,13 +18,15 @@ from breakeven.drafter.folder_lock import folder_lock
 from breakeven.drafter.model.eagle3 import Eagle3Weights
 from breakeven.drafter.training.checkpoint import newest_checkpoint, read_state
 from breakeven.drafter.training.held_out import prepare_judge
+from breakeven.drafter.training.kept import refuse_other_plan
 from breakeven.drafter.training.kernel_choice import choose_kernels
 from breakeven.drafter.training.module import Eagle3Module
 from breakeven.drafter.training.opening import DRAFTER, Parts, open_parts
 from breakeven.drafter.training.plan_schema import TrainPlan
 from breakeven.drafter.training.processes import Processes
+from breakeven.drafter.training.progress import Progress
 from breakeven.drafter.training.states_source import StatesSource
-from breakeven.drafter.training.trainer import Progress, Trainer, refuse_other_plan, refuse_uneven
+from breakeven.drafter.training.trainer import Trainer, refuse_uneven
 from breakeven.errors import UsageError
 from breakeven.whole import write_whole
 

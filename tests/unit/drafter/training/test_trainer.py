@@ -71,8 +71,8 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path, optimiser):
     resumed = toy.trainer(toy.plan(tmp_path / "parts", optimiser=optimiser))
     resumed.run()
     assert toy.curve(tmp_path / "whole") == toy.curve(tmp_path / "parts")
-    for name, weight in whole.weights().items():
-        assert torch.equal(weight, resumed.weights()[name]), name
+    for name, weight in whole.kept.weights().items():
+        assert torch.equal(weight, resumed.kept.weights()[name]), name
 
 
 def start_program(folder: Path, log: Path, *launcher: str, **overrides: object) -> subprocess.Popen[bytes]:

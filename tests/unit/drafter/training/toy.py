@@ -23,9 +23,10 @@ from breakeven.drafter.training.module import Eagle3Module
 from breakeven.drafter.training.objective_fast import FastObjective
 from breakeven.drafter.training.plan_schema import TrainPlan
 from breakeven.drafter.training.processes import Processes, leave
+from breakeven.drafter.training.progress import AcceptLength
 from breakeven.drafter.training.rows import known_tokens
 from breakeven.drafter.training.states_source import StatesSource
-from breakeven.drafter.training.trainer import AcceptLength, Trainer
+from breakeven.drafter.training.trainer import Trainer
 
 VOCAB, HIDDEN, DRAFT_VOCAB = 61, 16, 40
 
