@@ -27,24 +27,26 @@ from breakeven.cli.verdict import verdict
 
 __all__ = ["register"]
 
+MEASURE, UNDERSTAND, TRAIN = "Measure a deployment", "Predict, read, diagnose", "A drafter of your own"
+
 
 def register(app: typer.Typer) -> None:
-    """Attach every subcommand to `app`."""
-    app.command("bench")(bench)
+    """Attach every subcommand to `app`, in the order in which somebody would want them."""
+    app.command("bench", rich_help_panel=MEASURE)(bench)
+    app.command("verdict", rich_help_panel=MEASURE)(verdict)
+    app.command("report", rich_help_panel=MEASURE)(report)
+    app.command("equal", rich_help_panel=MEASURE)(equal)
+    app.command("profile", rich_help_panel=MEASURE)(profile)
+    app.command("serve", rich_help_panel=MEASURE)(serve)
+    app.command("stop", rich_help_panel=MEASURE)(stop)
+    app.command("predict", rich_help_panel=UNDERSTAND)(predict)
+    app.command("read", epilog=EPILOG, rich_help_panel=UNDERSTAND)(read)
+    app.command("doctor", epilog=DOCTOR_EPILOG, rich_help_panel=UNDERSTAND)(doctor)
+    app.command("fetch", rich_help_panel=TRAIN)(fetch)
+    app.command("head", rich_help_panel=TRAIN)(head)
     data.command("states")(states)
-    app.add_typer(data, name="data")
-    app.command("doctor", epilog=DOCTOR_EPILOG)(doctor)
-    app.command("equal")(equal)
-    app.command("eval")(evaluate)
-    app.command("export")(export)
-    app.command("fetch")(fetch)
-    app.command("gates")(gates)
-    app.command("head")(head)
-    app.command("predict")(predict)
-    app.command("profile")(profile)
-    app.command("read", epilog=EPILOG)(read)
-    app.command("serve")(serve)
-    app.command("stop")(stop)
-    app.command("train", epilog=TRAIN_EPILOG)(train)
-    app.command("verdict")(verdict)
-    app.command("report")(report)
+    app.add_typer(data, name="data", rich_help_panel=TRAIN)
+    app.command("train", epilog=TRAIN_EPILOG, rich_help_panel=TRAIN)(train)
+    app.command("eval", rich_help_panel=TRAIN)(evaluate)
+    app.command("gates", rich_help_panel=TRAIN)(gates)
+    app.command("export", rich_help_panel=TRAIN)(export)

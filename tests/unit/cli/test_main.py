@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from breakeven import cli
-from breakeven.cli import MAX_LINE, OTHERS_SPEAK_AFTER_S, main
+from breakeven.cli import MAX_LINE, OTHERS_SPEAK_AFTER_S, app, main
 from breakeven.errors import EngineError
 
 LONG = "x" * 5000
@@ -105,3 +106,17 @@ def test_a_fault_of_our_own_is_no_finding_and_no_traceback(
     monkeypatch.setenv("BREAKEVEN_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main()
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["data"], ["data", "answers"]])
+def test_help_is_asked_for_in_short_too(command: list[str]) -> None:
+    short, long = (CliRunner().invoke(app, [*command, flag]) for flag in ("-h", "--help"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+
+
+def test_every_command_stands_in_a_panel() -> None:
+    """Seventeen commands in one list tell nobody where to begin."""
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    for panel in ("Measure a deployment", "Predict, read, diagnose", "A drafter of your own"):
+        assert panel in shown
+    assert "─ Commands ─" not in shown
