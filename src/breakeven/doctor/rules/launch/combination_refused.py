@@ -168,7 +168,7 @@ _REFUSALS = (
         found=_spec_v2,
         title="drafts chains only with SGLANG_ENABLE_SPEC_V2",
         remedy="Set --speculative-eagle-topk 1, or leave the variable out.",
-        source="docs/advanced_features/speculative_decoding.md, releases with this variable",
+        source="sglang/docs/advanced_features/speculative_decoding.md, releases with this variable",
         span=Span.of(None, "0.5.12.post1", "0.5.12.post1"),
     ),
     _Refusal(
