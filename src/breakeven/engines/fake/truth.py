@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -14,6 +13,10 @@ from breakeven.errors import PlanError
 __all__ = ["Truth", "by_batch", "truth_of"]
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+# far beyond every server: what is drawn from these stays a number, and the tokens of a window can be counted
+Deviation = Annotated[float, Field(ge=0.0, le=3.0)]
+Seconds = Annotated[float, Field(ge=0.0, le=1e4)]
+SMALLEST, LARGEST = 1e-6, 1e4
 ByBatch = float | dict[int, float]
 
 
@@ -24,23 +27,23 @@ class Truth(BaseModel):
 
     step_s: ByBatch = Field(default=0.02, description="One plain decode step, by running batch")
     cost_ratio: ByBatch = Field(default=1.0, description="c: a round of this arm over a plain step, by running batch")
-    prefill_s: float = Field(default=0.05, ge=0.0, description="Prefill of one request")
-    prompt_tokens: int = Field(default=64, ge=1)
+    prefill_s: Seconds = Field(default=0.05, description="Prefill of one request")
+    prompt_tokens: int = Field(default=64, ge=1, le=10_000_000)
     joint: tuple[Probability, ...] = Field(default=(), description="P(first i drafts accepted), i = 1..k; not for forced arms")
     drafted_share: Probability = Field(default=1.0, description="Share of steps that carry drafts")
 
-    launch_sd: float = Field(default=0.0, ge=0.0, description="s.d. of the log speed of a launch")
-    drift_sd: float = Field(default=0.0, ge=0.0, description="s.d. of the log speed of the trials of a launch")
+    launch_sd: Deviation = Field(default=0.0, description="s.d. of the log speed of a launch")
+    drift_sd: Deviation = Field(default=0.0, description="s.d. of the log speed of the trials of a launch")
     drift_correlation: float = Field(default=0.0, ge=0.0, lt=1.0, description="AR(1) correlation of neighbouring trials")
     outlier_probability: Probability = Field(default=0.0, description="Chance that a trial is slow altogether")
-    outlier_slowdown: float = Field(default=1.3, ge=1.0, description="How many times slower it is then")
+    outlier_slowdown: float = Field(default=1.3, ge=1.0, le=1000.0, description="How many times slower it is then")
 
     admits: int | None = Field(default=None, ge=1, description="Requests it really runs, where fewer than max_running_requests")
-    preemptions_per_request: float = Field(default=0.0, ge=0.0)
-    foreign_tokens_per_s: float = Field(default=0.0, ge=0.0, description="Tokens that somebody else's requests get")
+    preemptions_per_request: float = Field(default=0.0, ge=0.0, le=1000.0)
+    foreign_tokens_per_s: float = Field(default=0.0, ge=0.0, le=1e9, description="Tokens that somebody else's requests get")
     degenerate_probability: Probability = Field(default=0.0, description="Chance that an answer is a loop")
     error_probability: Probability = Field(default=0.0, description="Chance that a request fails")
-    client_lag_s: float = Field(default=0.0005, ge=0.0)
+    client_lag_s: Seconds = Field(default=0.0005)
 
     rounding_flips: Probability = Field(default=0.0, description="Chance that a token falls the other way of a near tie, any pass")
     wrong_tokens: Probability = Field(default=0.0, description="Chance that a token is one that plain would not have said")
@@ -51,8 +54,9 @@ class Truth(BaseModel):
         for name in ("step_s", "cost_ratio"):
             value = getattr(self, name)
             points = value if isinstance(value, dict) else {1: value}
-            if not points or any(batch < 1 or not 0 < number < math.inf for batch, number in points.items()):
-                raise ValueError(f"{name} must be a positive number, or map batches from 1 up to positive numbers; found {value}")
+            if not points or any(batch < 1 or not SMALLEST <= number <= LARGEST for batch, number in points.items()):
+                expected = f"a number from {SMALLEST:g} to {LARGEST:g}, or map batches from 1 up to such numbers"
+                raise ValueError(f"{name} must be {expected}; found {value}")
         if any(later > earlier for earlier, later in itertools.pairwise(self.joint)):
             raise ValueError(f"joint acceptance cannot rise with position; found {list(self.joint)}")
         return self
