@@ -37,6 +37,7 @@ class Definition:
     rate: None where no rate is printed there.
     per: what the length is divided by: every decode "step", or only each "round", a step that carried drafts.
     presumed: False for releases so old that they are left out of guesses unless the release or the figures call for them.
+    rate_is_bound: these releases may also print a rate that counts drafts no step kept, so by itself it only bounds the length.
     recorded: the month the row was checked against the released source.
     """
 
@@ -47,6 +48,7 @@ class Definition:
     rate: RateFormula | None
     per: Literal["step", "round"] = "step"
     presumed: bool = True
+    rate_is_bound: bool = False
     note: str = ""
     source: str
     recorded: str = "2026-11"
@@ -120,6 +122,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         rate=_STRICT,
         per="round",
         presumed=False,
+        rate_is_bound=True,
+        note="before V1: no length, and a rate that also counts drafts that were right after a wrong one, so at most this",
         source="v1/spec_decode/metrics.py before PR 17908 (2025-05)",
     ),
     Definition(

@@ -61,7 +61,8 @@ class Reading:
     candidates: every meaning that fits, newest release first.
     accept_length: per decode step; None unless settled, or printed beside a rate that contradicts it (then not `is_trusted`).
     skips_steps: the method drafts only where it finds a match, so the number of drafts a round is only a limit.
-    is_upper_bound: the engine left out steps without drafts, so the true accept length is at most this.
+    is_upper_bound: the true accept length is at most this: the engine left out steps without drafts (where `skips_steps`), or its
+        rate counts drafts that no step kept.
     from_pair: the meaning of the rate was inferred from length and rate together.
     doubt: what makes the reading uncertain, empty if nothing does.
     """
@@ -157,11 +158,14 @@ def read_printed(
     per_round = skips and all(candidate.definition.per == "round" for candidate in candidates)
     if per_round and drafted_share is not None:
         settled = Bounds(*(1.0 + drafted_share * (value - 1.0) for value in (settled.estimate, settled.low, settled.high)))
+    rate_is_bound = length is None and any(candidate.definition.rate_is_bound for candidate in candidates)
+    if rate_is_bound:
+        settled = Bounds(settled.estimate, 1.0, settled.high)
     reading = Reading(
         status="settled",
         candidates=candidates,
         accept_length=settled,
-        is_upper_bound=per_round and drafted_share is None,
+        is_upper_bound=rate_is_bound or (per_round and drafted_share is None),
         skips_steps=skips,
         from_pair=length is not None and rate is not None and version is None,
         doubt=doubt,

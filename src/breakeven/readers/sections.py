@@ -59,6 +59,8 @@ class Section:
     decode_interval: int = 40  # SGLang: decode forwards of the whole batch a line, unless --decode-log-interval says otherwise
     # what lines of a kind that comes before the interval's own line have said
     pending: dict[str, float] = field(default_factory=dict)
+    # what a line that counts since the server's start said last
+    counts: dict[str, float] = field(default_factory=dict)
 
     @property
     def who(self) -> str:

@@ -243,3 +243,14 @@ def test_a_length_at_or_beyond_what_drafts_allow_is_a_reading_too(
     length: str, engine: str, flags: tuple[int | None, int | None, int | None]
 ) -> None:
     assert read(length, "0.25", flags=flags, version=None, engine=engine).status in {"contradictory", "ambiguous", "settled"}
+
+
+@pytest.mark.parametrize(("version", "is_bound"), [("0.6.3", True), ("0.8.5", True), ("0.9.2", False), ("0.33.0", False)])
+def test_a_rate_that_may_count_unkept_drafts_only_bounds_the_length(version: str, is_bound: bool) -> None:
+    reading = read(None, "0.642", (None, None, 3), version, engine="vllm")
+    assert reading.is_upper_bound is is_bound
+    assert reading.accept_length is not None
+    assert reading.accept_length.high == pytest.approx(2.926, abs=0.01)
+    assert (reading.accept_length.low == 1.0) is is_bound
+    # a length that was printed is not in doubt
+    assert not read("1.50", "0.50", (None, None, 3), version, engine="vllm").is_upper_bound

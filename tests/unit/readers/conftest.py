@@ -71,6 +71,17 @@ def vllm(
     )
 
 
+def vllm_before_v1(depth: int, drafted: int, emitted: int, *, at_s: int = 0, tokens: str = "") -> str:
+    """A load line and one about drafts, its counts since the start; the rate counts drafts that no step kept."""
+    stamp = f"INFO 03-01 {at_s // 3600:02d}:{at_s // 60 % 60:02d}:{at_s % 60:02d} metrics.py:467] "
+    return (
+        f"{stamp}Avg prompt throughput: 12.3 tokens/s, Avg generation throughput: 95.4 tokens/s, Running: 1 reqs, Swapped: 0 reqs, "
+        f"Pending: 2 reqs, GPU KV cache usage: 0.5%, CPU KV cache usage: 0.0%.\n{stamp}Speculative metrics: Draft acceptance rate: "
+        f"0.642, System efficiency: 0.598, Number of speculative tokens: {depth}, Number of accepted tokens: {drafted * 2 // 3}, "
+        f"Number of draft tokens{tokens}: {drafted}, Number of emitted tokens{tokens}: {emitted}.\n"
+    )
+
+
 def vllm_load(speed: float, running: int = 8, waiting: int = 0, *, at_s: int = 0, engine: int = 0) -> str:
     return (
         f"(APIServer pid=42) INFO 03-01 {at_s // 3600:02d}:{at_s // 60 % 60:02d}:{at_s % 60:02d} [loggers.py:248] Engine "

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.unit.readers.conftest import codes, counters, sgl, vllm, vllm_load
+from tests.unit.readers.conftest import codes, counters, sgl, vllm, vllm_before_v1, vllm_load
 
 from breakeven.readers.files import Told
 from breakeven.readers.reading import Reading, ReadResult
@@ -109,6 +109,29 @@ def test_steps_without_drafts_are_seen_in_lines_that_print_no_interval(read_one:
 
     assert "steps-without-drafts" in codes(read_one(text(2500.0)))
     assert "steps-without-drafts" not in codes(read_one(text(250.0)))
+
+
+@pytest.mark.parametrize("tokens", ["", " tokens"])
+def test_counts_since_the_start_are_differenced_and_their_rate_is_not_believed(read_one: ReadOne, tokens: str) -> None:
+    counts = ((3000, 2400), (6000, 4900), (9000, 7300))  # 1000 rounds each: 2.4, 2.5 and 2.4 tokens
+    lines = [vllm_before_v1(3, *both, at_s=5 * place, tokens=tokens) for place, both in enumerate(counts)]
+    reading = read_one("".join(lines))
+    found = reading.acceptance
+    assert found is not None
+    assert found.accept_length == pytest.approx(7300 / 3000)
+    assert found.draft_acceptance == pytest.approx((7300 / 3000 - 1) / 3)
+    assert (reading.num_lines, reading.queued, found.rounds) == (3, 2, pytest.approx(3000))
+    assert "rate-counts-unkept-drafts" in codes(reading)
+    # the server was started anew: its counts begin again
+    again = read_one("".join((*lines, vllm_before_v1(3, 1500, 1000, at_s=60, tokens=tokens)))).acceptance
+    assert again is not None
+    assert again.rounds == pytest.approx(3500)
+    assert again.accept_length == pytest.approx(8300 / 3500)
+
+
+def test_a_head_that_nothing_accepts_before_v1(read_one: ReadOne) -> None:
+    lines = [vllm_before_v1(16, 16000 * place, 1000 * place, at_s=5 * place) for place in range(1, 9)]
+    assert "accept-length-at-floor" in codes(read_one("".join(lines)))
 
 
 def test_saturated_queue(read_one: ReadOne) -> None:

@@ -54,6 +54,15 @@ def printed(one: Study) -> Iterator[Finding]:
             evidence=("no mean acceptance length and no per-position rates on them",),
             remedy="Give --draft-tokens K (num_speculative_tokens): the length is 1 + K x acceptance if every draft was K long.",
         )
+    if section.position_lines["counts since the start"] and one.overall.num_lines:
+        yield Finding(
+            code="rate-counts-unkept-drafts",
+            severity="info",
+            confidence="high",
+            title="The acceptance that these lines print is higher than what steps kept; their counts are read instead.",
+            evidence=("the engine before V1 also counts drafts that were right after a wrong one, which no step keeps",),
+            remedy="Compare accept lengths: emitted tokens by rounds, with rounds = draft tokens / number of speculative tokens.",
+        )
     yield from _positions(one)
     yield from _counts(one)
     if section.num_malformed:

@@ -7,6 +7,14 @@
 
 Releases differ in the order of the fields (up to 0.9.2 the rate comes first), so each is found by name. Source:
 v1/metrics/loggers.py and v1/spec_decode/metrics.py.
+
+The engine before V1 prints its drafts with counts since the start of the server instead:
+
+    Speculative metrics: Draft acceptance rate: 0.642, System efficiency: 0.598, Number of speculative tokens: 3,
+        Number of accepted tokens: 8547, Number of draft tokens: 13311, Number of emitted tokens: 10616.
+
+Its rate also counts drafts that were right after a wrong one, which no step keeps, so it is no acceptance: what a step gave is
+emitted / rounds with rounds = drafted / k. Source: spec_decode/metrics.py of 0.4 to 0.9.
 """
 
 from __future__ import annotations
@@ -35,7 +43,7 @@ _USUAL_DRAFTS = re.compile(
 _LOAD = {
     "throughput": re.compile(rb"Avg generation throughput: ([\d.]+)"),
     "running": re.compile(rb"Running: (\d+) reqs"),
-    "queued": re.compile(rb"Waiting: (\d+) reqs"),
+    "queued": re.compile(rb"(?:Waiting|Pending): (\d+) reqs"),
     "kv_usage": re.compile(rb"KV cache usage: ([\d.]+)%"),
 }
 _PREEMPTIONS = re.compile(rb"Preemptions: (\d+)")
@@ -49,6 +57,11 @@ _THROUGHPUTS = (
     re.compile(rb"Accepted throughput: ([\d.]+) tokens/s"),
 )
 _POSITIONS = re.compile(rb"Per-position acceptance rate: (\d[\d.]*(?:, \d[\d.]*)*)")
+_SINCE_START = {
+    "depth": re.compile(rb"Number of speculative tokens: (\d{1,3})\b"),
+    "drafted": re.compile(rb"Number of draft tokens(?: tokens)?: (\d{1,15})\b"),
+    "emitted": re.compile(rb"Number of emitted tokens(?: tokens)?: (\d{1,15})\b"),
+}
 _SETTINGS = {
     "method": re.compile(rb"method='?([\w-]{1,40})'?|'method': '([\w-]{1,40})'"),
     "num_speculative_tokens": re.compile(rb"num_spec(?:ulative)?_tokens'?[=:] ?(\d{1,3})"),
@@ -71,7 +84,7 @@ MAX_POSITIONS = 256
 
 class VllmFormat:
     engine = "vllm"
-    intervals = frozenset({b"Avg prompt throughput:", b"SpecDecoding metrics:"})
+    intervals = frozenset({b"Avg prompt throughput:", b"SpecDecoding metrics:", b"Speculative metrics:"})
     banners = frozenset({EMBEDDED_BANNER, b"LLM engine (v", b"API server version", b"vLLM server version"})
 
     def __init__(self) -> None:
@@ -82,6 +95,7 @@ class VllmFormat:
         self.marks: dict[bytes, LineReader] = {
             b"Avg prompt throughput:": _load,
             b"SpecDecoding metrics:": _drafts,
+            b"Speculative metrics:": _since_start,
             EMBEDDED_BANNER: _embedded,
             b"non-default args:": _settings,
             b"LLM engine (v": _settings,
@@ -167,6 +181,28 @@ def _take_drafts(values: dict[str, float], rates: list[float], interval_s: float
         section.add_positions(rates, rounds)
         _check(values, rates, section)
     section.pending |= {"time_s": section.pending.get("time_s", time_s)} | values
+
+
+def _since_start(line: bytes, time_s: float, _prefix: bytes, section: Section) -> None:
+    """Counts since the server started: an interval is what they grew by."""
+    found = {name: pattern.search(line) for name, pattern in _SINCE_START.items()}
+    counts = {name: bounded(match[1]) for name, match in found.items() if match is not None}
+    if len(counts) < len(_SINCE_START) or not counts["depth"]:
+        raise ValueError("counts are missing")
+    if "rounds" in section.pending:
+        _file(section)
+    before = section.counts
+    if any(counts[name] < before.get(name, 0.0) for name in ("drafted", "emitted")):
+        before = {}  # another server, or the same one started anew
+    drafted, emitted = (counts[name] - before.get(name, 0.0) for name in ("drafted", "emitted"))
+    rounds = drafted / counts["depth"]
+    section.counts = counts
+    section.settings.setdefault("num_speculative_tokens", f"{counts['depth']:.0f}")
+    section.position_lines["counts since the start"] += 1
+    section.pending.setdefault("time_s", time_s)
+    if rounds > 0:
+        section.pending |= {"rounds": rounds, "drafted": drafted, "accepted": max(emitted - rounds, 0.0)}
+        section.pending["length"] = emitted / rounds
 
 
 def _rounds(values: dict[str, float], rates: list[float]) -> float:

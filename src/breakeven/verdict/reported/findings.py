@@ -28,6 +28,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_costs_disagree(case),
         *length_findings(case),
         *_only_drafted_steps(case),
+        *_unkept_drafts(case),
         *_releases(case),
         *_flags(case),
     ]
@@ -132,7 +133,7 @@ def _costs_disagree(case: Case) -> list[Finding]:
 
 
 def _only_drafted_steps(case: Case) -> list[Finding]:
-    bounded = [reading for reading in case.readings if reading.overall.is_upper_bound]
+    bounded = [reading for reading in case.readings if reading.overall.is_upper_bound and reading.overall.skips_steps]
     if not bounded:
         return []
     return [
@@ -147,6 +148,30 @@ def _only_drafted_steps(case: Case) -> list[Finding]:
                 for r in bounded[:5]
             ),
             remedy="Taken as an upper bound. drafted_share (steps with drafts / all decode steps) would give tokens per step.",
+        )
+    ]
+
+
+def _unkept_drafts(case: Case) -> list[Finding]:
+    """Rates without a length, by releases whose older engine counts drafts that no step kept."""
+    counted = [
+        r for r in case.readings if r.length is None and any(meant.definition.rate_is_bound for meant in r.overall.candidates)
+    ]
+    if not counted:
+        return []
+    return [
+        Finding(
+            code="rate-counts-unkept-drafts",
+            severity="warning",
+            confidence="high",
+            title=f"The accept rate of {listed(r.arm.name for r in counted)} may count drafts that no step kept",
+            evidence=tuple(
+                f"{r.arm.name}: {printed(r)} by {r.arm.engine} {r.arm.version}, whose engine before V1 also counts drafts that are "
+                "right after a wrong one"
+                for r in counted[:5]
+            ),
+            remedy="Taken as an upper bound. The log's counts give the accept length: emitted tokens / (draft tokens / number of "
+            "speculative tokens).",
         )
     ]
 

@@ -134,6 +134,18 @@ def test_a_length_below_one_is_said_to_leave_the_bonus_out(tmp_path: Path) -> No
     assert any("without the bonus token, is accept length 1.85" in c.text for c in named.conclusions)
 
 
+def test_a_rate_that_counts_unkept_drafts_gives_no_length(tmp_path: Path) -> None:
+    rows = (
+        "arm: plain, drafter: none, concurrency: 1, throughput_tok_s: 95",
+        "arm: spec, drafter: head, method: eagle, draft_tokens: 4, accept_rate: 0.62, concurrency: 1, throughput_tok_s: 120",
+    )
+    old = judge(tmp_path, *rows, engine="vllm 0.6.3")
+    assert "rate-counts-unkept-drafts" in codes(old)
+    assert any("accept length at most 3.48" in c.text for c in old.conclusions)
+    assert not any("cost" in c.text and "3.48" in c.text for c in old.conclusions)
+    assert "rate-counts-unkept-drafts" not in codes(judge(tmp_path, *rows, engine="vllm 0.12.0"))
+
+
 def test_a_winner_whose_figures_contradict_is_doubted_in_the_headline(tmp_path: Path) -> None:
     result = judge(
         tmp_path,
