@@ -81,6 +81,8 @@ def reproduction(run: RunSummary, trial: Trial) -> Reproduction:
     )
     if estimate.assumed:
         seen += f", taking launches to differ by {percent(ASSUMED_LAUNCH_SD)} because one cannot show how they do"
+    if outcome in ("slower", "faster"):
+        seen += ". See what else ran on the machine, then and now, and what the warnings say has changed; then serve it again"
     return Reproduction(
         outcome=outcome,
         text=f"{said}: {seen}",

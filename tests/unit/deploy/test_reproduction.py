@@ -49,6 +49,7 @@ def test_a_launch_outside_the_spread_does_not(
     again = reproduction(RunSummary(record), faster(make_trial(plain, record.loads[0], 9), factor))
     assert again.outcome == outcome
     assert again.text.startswith(f"Does not reproduce: {outcome} than the spread of launches allows")
+    assert "See what else ran on the machine" in again.text
 
 
 def test_a_difference_that_matters_to_nobody_is_none(make_record: MakeRecord, make_trial: MakeTrial, plain: Arm) -> None:
