@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 import re
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from breakeven.errors import ReportedError
 from breakeven.inputs.text import read_text
+from breakeven.verdict.reported.nearest_key import nearest_key
 from breakeven.verdict.reported.schema import PointFields, ReportedRow, ReportedTable, SharedFields, TargetFacts
 
 __all__ = ["load_table"]
@@ -26,52 +26,6 @@ MAX_ROWS = 1000
 MAX_PROBLEMS_SHOWN = 12
 # Columns of a flat table that stand for one setting each.
 SETTINGS = "settings."
-
-# Names people use for a key; only to name the right one when theirs is refused.
-_SYNONYMS = {
-    "acc_len": "accept_length",
-    "accept_len": "accept_length",
-    "acceptance_length": "accept_length",
-    "al": "accept_length",
-    "acc_rate": "accept_rate",
-    "acceptance": "accept_rate",
-    "acceptance_rate": "accept_rate",
-    "arms": "rows",
-    "batch_size": "concurrency",
-    "conc": "concurrency",
-    "config": "arm",
-    "dataset": "workload",
-    "eagle_topk": "topk",
-    "k": "draft_tokens",
-    "max_num_seqs": "max_running_requests",
-    "model": "name",
-    "name": "arm",
-    "num_draft_tokens": "draft_tokens",
-    "num_speculative_tokens": "draft_tokens",
-    "num_steps": "steps",
-    "batch": "concurrency",
-    "speed_up": "speedup",
-    "release": "version",
-    "single_stream": "single_stream_tok_s",
-    "throughput": "throughput_tok_s",
-    "tok_s": "throughput_tok_s",
-    "tp": "tensor_parallel",
-    "tp_size": "tensor_parallel",
-    "tpot": "tpot_ms",
-    "dp_size": "settings",
-    "attention_backend": "settings",
-    "chunked_prefill": "settings",
-    "prefix_cache": "prefix_caching",
-    "radix_cache": "prefix_caching",
-    "temp": "temperature",
-    "warmup": "warm_up",
-    "stat": "statistic",
-    "per_position": "accept_by_position",
-    "per_position_acceptance": "accept_by_position",
-    "acceptance_by_position": "accept_by_position",
-    "isl": "input_tokens",
-    "osl": "output_tokens",
-}
 
 
 def load_table(path: Path) -> ReportedTable:
@@ -235,7 +189,7 @@ def _explain(problem: Any, document: Any) -> str:
         return f"{where}must be a mapping of keys to values"
     match problem["type"]:
         case "extra_forbidden":
-            return f"{where}{key!r} is not a key here{_nearest(key, _known_keys(location))}"
+            return f"{where}{key!r} is not a key here{nearest_key(key, _known_keys(location))}"
         case "missing":
             return f"{where}{key!r} is missing"
         case "value_error":
@@ -273,32 +227,3 @@ def _known_keys(location: tuple[Any, ...]) -> Iterable[str]:
     elif location[0] == "target" and len(location) > 1:
         model = TargetFacts
     return model.model_fields
-
-
-# Figures that people report and that say something else than a key here: why, and what to give.
-_OTHER_FIGURES = {
-    "itl": "with speculation an inter-token latency is the time between chunks of several tokens; give tpot_ms, (end - first "
-    "token) / (tokens - 1)",
-    "ttft": "the first token comes from prefill, which speculation does not shorten; leave it out, or put it into notes",
-    "goodput": "how many requests kept their limits depends on limits and arrivals; give throughput_tok_s and tpot_ms at the same "
-    "load, and let a plan with objective: goodput measure it (docs/objectives.md)",
-    "request_throughput": "requests/s times output tokens of a request is throughput_tok_s; give that, and output_tokens",
-    "req_s": "requests/s times output tokens of a request is throughput_tok_s; give that, and output_tokens",
-    "total_token_throughput": "it counts prompt tokens too; give output tokens/s as throughput_tok_s",
-    "latency": "the time of a whole request holds prefill and waiting; give tpot_ms, or tokens/s",
-    "e2el": "the time of a whole request holds prefill and waiting; give tpot_ms, or tokens/s",
-    "position": "give them together as accept_by_position: 0.76, 0.60, 0.50",
-}
-
-
-def _nearest(key: str, known: Iterable[str]) -> str:
-    known = tuple(known)
-    plain = "_".join(key.lower().replace("-", " ").split())
-    synonym = _SYNONYMS.get(plain.removeprefix("speculative_"))
-    if synonym in known:
-        return f"; did you mean {synonym!r}?"
-    other = next((why for word, why in _OTHER_FIGURES.items() if re.search(rf"(?:^|_){word}(?:_|$|\d)", plain)), None)
-    if other is not None:
-        return f": {other}"
-    close = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

@@ -24,6 +24,12 @@ def refusal(tmp_path: Path, text: str | bytes, name: str = "table.yaml") -> str:
     [
         ("{arm: a, accept_len: 1.5}", ["row 1 (a)", "'accept_len' is not a key here; did you mean 'accept_length'?"]),
         ("{arm: a, troughput_tok_s: 3}", ["did you mean 'throughput_tok_s'?"]),
+        ("{arm: a, output_tokens_per_s: 95}", ["did you mean 'throughput_tok_s', output tokens/s of the whole server"]),
+        ("{arm: a, tok/s: 95}", ["did you mean 'throughput_tok_s'"]),
+        ("{arm: a, tps_per_user: 95}", ["did you mean 'request_speed_tok_s', output tokens/s of one request"]),
+        ("{arm: a, singel_stream_tok_s: 95}", ["did you mean 'single_stream_tok_s'?"]),
+        ("{arm: a, output_token: 95}", ["did you mean 'output_tokens'?"]),
+        ("{arm: a, drafts: 3}", ["did you mean 'draft_tokens'?"]),
         ("{arm: a, tp: 8}", ["did you mean 'tensor_parallel'?"]),
         ("{arm: a, speculative_num_draft_tokens: 4}", ["did you mean 'draft_tokens'?"]),
         ("{arm: a, xyzzy: 4}", ["known:", "accept_length"]),
