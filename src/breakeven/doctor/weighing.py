@@ -121,7 +121,8 @@ def _contradiction(predicted: set[Sign], evidence: Evidence) -> str:
     """Drafts that are accepted where the fault would let none be."""
     if not predicted or not predicted <= _FATAL:
         return ""
-    seen = [one for one in evidence.observed if one.is_enough]
+    # a few rounds prove no floor, but drafts that were accepted in them were accepted
+    seen = [one for one in evidence.observed if one.is_enough or one.accept_length - 2 * one.level.error >= WORKS]
     if predicted <= {"load-error"} and seen:
         return f"against it: {seen[0]}, so a server that drafts did start. Was it this folder, with these flags and this release?"
     working = [one for one in seen if one.accept_length >= WORKS]

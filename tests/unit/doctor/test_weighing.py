@@ -346,10 +346,12 @@ def test_of_two_causes_the_cheaper_to_mend_is_checked_first(tmp_path: Path) -> N
     assert "by itself" in result.conclusion
 
 
-def test_a_server_that_works_contradicts_a_fault_that_would_stop_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lines", "running"), [(40, 8), (1, 2)])
+def test_a_server_that_works_contradicts_a_fault_that_would_stop_it(lines: int, running: int, tmp_path: Path) -> None:
+    """Some eighty rounds too: they prove no floor, but what was accepted in them was accepted."""
     it = Deployment()
     BREAKERS["algorithm-mismatch"][0](it)
-    result = with_log(it, tmp_path, sgl_lines(2.8))
+    result = with_log(it, tmp_path, sgl_lines(2.8, lines=lines, running=running))
     first = result.findings[0]
     assert (first.code, first.severity, first.confidence) == ("algorithm-mismatch", "warning", "medium")
     assert any(line.startswith("against it: ") for line in first.evidence)
