@@ -117,7 +117,7 @@ class Served:
         body = orjson.dumps(self._body(ask, max_tokens))
         for attempt in range(ATTEMPTS):
             try:
-                return self._answer(ask, await self._post(session, body), prompt_ids)
+                return self._answer(ask, await self._post(session, body), prompt_ids, max_tokens)
             except _Again as error:
                 if attempt == ATTEMPTS - 1:
                     raise EngineError(
@@ -162,7 +162,7 @@ class Served:
             raise _Refused(message)
         raise EngineError(f"{self._endpoint.url}: {message}")
 
-    def _answer(self, ask: Ask, found: dict[str, Any], rendered: tuple[int, ...] | None) -> Answer:
+    def _answer(self, ask: Ask, found: dict[str, Any], rendered: tuple[int, ...] | None, max_tokens: int) -> Answer:
         try:
             choice = found["choices"][0]
             said = choice["message"]
@@ -182,6 +182,9 @@ class Served:
             raise _Again(f"an answer that is not a chat completion ({type(error).__name__}: {error})") from error
         if finish_reason not in ("stop", "length"):
             raise _Refused(f"finish_reason {printable(str(finish_reason), 40)}")
+        num_tokens = len(answer_ids) if answer_ids is not None else usage.get("completion_tokens")
+        if type(num_tokens) is int and num_tokens > max_tokens:
+            raise _Refused(f"{num_tokens} tokens where {max_tokens} were asked for at most: the server ignores max_tokens")
         if answer_ids and finish_reason == "stop" and type(stopped_by) is int and answer_ids[-1] != stopped_by:
             # the stop token was written, and is what a drafter must learn to say: some servers leave it out
             answer_ids = (*answer_ids, stopped_by)

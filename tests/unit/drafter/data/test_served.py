@@ -240,6 +240,8 @@ def test_prompts_that_are_refused_are_left_out_and_not_asked_again(
             lambda: reply(completion(choice={"token_ids": [5000]})),
             "none of the first 8 answers can be used.*token id 5000 lies outside",
         ),
+        (lambda: reply(completion(choice={"token_ids": [5] * 41})), "41 tokens where 40 were asked for at most"),
+        (lambda: reply(completion(usage={"completion_tokens": 41})), "41 tokens where 40 were asked for at most"),
         (lambda: reply(completion(prompt_token_ids=[1, 2])), "renders prompts in another way .*from token 0 on"),
     ],
 )
