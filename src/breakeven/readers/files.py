@@ -10,6 +10,7 @@ from pathlib import Path
 
 from breakeven.errors import UsageError
 from breakeven.findings import Finding
+from breakeven.readers.benchmark_output import rows_of_benchmarks
 from breakeven.readers.compare import compare, sequence_findings
 from breakeven.readers.dumps import Scrape, in_order, is_dump, scrapes, window
 from breakeven.readers.figures import log_reading
@@ -203,6 +204,8 @@ def _source_findings(sources: Sequence[Source], logs: Sequence[_Log]) -> Iterato
 
 def _nothing_found(sources: Sequence[Source]) -> str:
     names = ", ".join(source.name for source in sources)
+    if rows := rows_of_benchmarks(sources):
+        return f"{names}: {rows}"
     size = sum(source.num_bytes for source in sources)
     notes = "; ".join(note for source in sources for note in source.notes)
     return (
