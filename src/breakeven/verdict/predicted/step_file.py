@@ -24,7 +24,8 @@ __all__ = ["StepFile", "predict_from_steps", "read_step_file"]
 MAX_BYTES = 200_000
 EXPECTED = "a few dozen step times under verify_ms, draft_ms and drafts; docs/predict.md shows the form"
 SERVED = "Isolated forward timings price a served round too cheap; times of served rounds are better"
-Milliseconds = Annotated[float, Field(gt=0.0, lt=1e7, allow_inf_nan=False)]
+# from a nanosecond on, so that one time over another stays a number
+Milliseconds = Annotated[float, Field(ge=1e-6, lt=1e7, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
