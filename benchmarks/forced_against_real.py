@@ -24,7 +24,7 @@ import yaml
 
 from breakeven.experiment.comparing import PAIR_ASSUMED_SD
 from breakeven.experiment.cost_ratios import measure_costs
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 from breakeven.experiment.summary import RunSummary
 from breakeven.stats.intervals import Estimate, block_interval
 

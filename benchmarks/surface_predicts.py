@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 from breakeven.verdict.judge import judge
 from breakeven.verdict.predicted.measured_run import predict_from_run
 from breakeven.verdict.predicted.result import Range

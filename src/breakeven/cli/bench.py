@@ -35,7 +35,8 @@ def bench(
     from breakeven.cli.results import judged_run
     from breakeven.experiment.measure import measure, set_aside
     from breakeven.experiment.plan import load_plan
-    from breakeven.experiment.store import read_run, write_report
+    from breakeven.experiment.store import write_report
+    from breakeven.experiment.stored_run import read_run
     from breakeven.report.html import render_html
     from breakeven.report.terminal import render_terminal
 
@@ -92,7 +93,7 @@ def _with_flags(plan: Plan, name: str | None, prompts: Path | None) -> Plan:
 
 def _show_dry_run(plan: Plan, folder: Path, fresh: bool) -> None:
     from breakeven.experiment.measure import budget, check_arms, commands, run_prompts
-    from breakeven.experiment.store import check_plan
+    from breakeven.experiment.stored_run import check_plan
     from breakeven.units import format_duration
 
     num_prompts = len(run_prompts(plan))

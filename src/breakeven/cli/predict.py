@@ -155,7 +155,7 @@ def _from_run(
     engine_version: str | None,
 ) -> Prediction:
     from breakeven.errors import UsageError
-    from breakeven.experiment.store import read_run
+    from breakeven.experiment.stored_run import read_run
     from breakeven.verdict.predicted.measured_run import predict_from_run
     from breakeven.verdict.predicted.spelled_schedule import spell_schedule
 

@@ -24,7 +24,7 @@ def judged_run(folder: Path) -> Result:
     Raises:
         StoreError: the run or that result cannot be read.
     """
-    from breakeven.experiment.store import read_run
+    from breakeven.experiment.stored_run import read_run
     from breakeven.verdict.equality.check import read_equality, with_equality
     from breakeven.verdict.judge import judge
 

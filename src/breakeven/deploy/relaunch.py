@@ -16,7 +16,7 @@ from breakeven.errors import UsageError
 from breakeven.experiment.provenance import collect_provenance
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.secrets import HIDDEN
-from breakeven.experiment.store import last_command
+from breakeven.experiment.stored_run import last_command
 
 __all__ = ["Relaunch", "changes_since", "relaunch"]
 

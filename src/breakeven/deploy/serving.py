@@ -26,7 +26,7 @@ from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.schedule import MAX_ATTEMPTS, Step
 from breakeven.experiment.served import LaunchedArm, Questions
 from breakeven.experiment.signalled import until_signalled
-from breakeven.experiment.store import read_run, stored_plan
+from breakeven.experiment.stored_run import read_run, stored_plan
 from breakeven.experiment.summary import RunSummary
 from breakeven.experiment.trial import Trial
 from breakeven.experiment.voids import find_voids

@@ -271,7 +271,7 @@ def _lines(path: Path) -> Iterator[str]:
 def _run(path: Path | None) -> RunSummary | None:
     if path is None:
         return None
-    from breakeven.experiment.store import read_run
+    from breakeven.experiment.stored_run import read_run
     from breakeven.experiment.summary import RunSummary
 
     return RunSummary(read_run(path))

@@ -28,7 +28,7 @@ from breakeven.experiment.provenance import collect_provenance
 from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.served import AttachedArm, LaunchedArm, Questions
 from breakeven.experiment.signalled import until_signalled
-from breakeven.experiment.store import check_plan
+from breakeven.experiment.stored_run import check_plan
 from breakeven.loadgen.answers import GreedyAnswer
 from breakeven.loadgen.prompts import prompt_sequence
 from breakeven.loadgen.samples import Prompt

@@ -31,7 +31,7 @@ from breakeven.engines.process import ServerProcess
 from breakeven.engines.registry import get_engine
 from breakeven.errors import CheckpointError, LaunchError
 from breakeven.experiment.record import RunRecord
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 
 pytestmark = [pytest.mark.integration, pytest.mark.engine_sglang, pytest.mark.slow]
 

@@ -30,7 +30,7 @@ from breakeven.engines.process import ServerProcess
 from breakeven.engines.registry import get_engine
 from breakeven.engines.request_acceptance import requests_acceptance
 from breakeven.errors import CheckpointError, EngineDied, LaunchError
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 
 pytestmark = [pytest.mark.integration, pytest.mark.engine_vllm, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from breakeven.errors import EngineError
 from breakeven.experiment import served
 from breakeven.experiment.measure import measure
 from breakeven.experiment.plan import load_plan
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 from breakeven.experiment.trial import Trial
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

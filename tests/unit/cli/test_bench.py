@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from breakeven.cli import app, main
 from breakeven.experiment.run_lock import RunLock
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 
 PLAN = """
 name: small

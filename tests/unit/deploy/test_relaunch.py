@@ -11,7 +11,7 @@ from breakeven.engines.base import Arm, LaunchCommand
 from breakeven.errors import CheckpointError, UsageError
 from breakeven.experiment.provenance import collect_provenance
 from breakeven.experiment.record import RunRecord
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 
 
 def test_the_command_is_the_runs_own_with_a_new_port(make_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:

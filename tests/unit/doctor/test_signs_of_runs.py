@@ -279,14 +279,14 @@ def test_a_run_says_which_folder_was_served_and_how(tmp_path: Path, monkeypatch:
     served = replace(served, speculation=replace(served.speculation, drafter=head.write(tmp_path)))
     plain = replace(PLAIN, engine="vllm", engine_version="0.33.0", target=served.target)
     record = simulated_run([plain, served])
-    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: record)
+    monkeypatch.setattr("breakeven.experiment.stored_run.read_run", lambda _: record)
     result = examine(gather(Inputs(run=tmp_path)))
     first = result.findings[0]
     assert (first.code, first.explains) == ("vocabulary-map-absent", ("accept-length-at-floor",))
     with pytest.raises(UsageError, match="expected one of the run's arms: plain, eagle"):
         gather(Inputs(run=tmp_path, arm="other"))
     gone = replace(served, speculation=replace(served.speculation, drafter=tmp_path / "gone"))
-    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: replace(record, arms=[plain, gone]))
+    monkeypatch.setattr("breakeven.experiment.stored_run.read_run", lambda _: replace(record, arms=[plain, gone]))
     assert loud(examine(gather(Inputs(run=tmp_path)))) == ["accept-length-at-floor"]
 
 
@@ -295,7 +295,7 @@ def test_what_no_engine_of_the_rules_served_is_not_asked_for_its_flags(tmp_path:
     served = replace(arm((0.4, 0.2, 0.1)), engine="local", target=make_target().write(tmp_path))
     served = replace(served, speculation=replace(served.speculation, drafter=portable().write(tmp_path)))
     record = simulated_run([replace(PLAIN, engine="local"), served])
-    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: record)
+    monkeypatch.setattr("breakeven.experiment.stored_run.read_run", lambda _: record)
     result = examine(gather(Inputs(run=tmp_path, expected_length=2.8)))
     assert "all-positions-lower" in loud(result)
     assert any("an arm of engine local" in line for line in result.examined)
@@ -303,7 +303,7 @@ def test_what_no_engine_of_the_rules_served_is_not_asked_for_its_flags(tmp_path:
     assert not any("--plan" in text for text in (result.next_check, *(one.provide for one in result.open_questions)))
     # an arm that was attached to: its plan says nothing of its flags, a command would
     attached = replace(served, engine="vllm", url="http://127.0.0.1:1")
-    monkeypatch.setattr("breakeven.experiment.store.read_run", lambda _: replace(record, arms=[PLAIN, attached]))
+    monkeypatch.setattr("breakeven.experiment.stored_run.read_run", lambda _: replace(record, arms=[PLAIN, attached]))
     asked = examine(gather(Inputs(run=tmp_path, expected_length=2.8)))
     assert any("launch alone" in one.needs for one in asked.unchecked)
     assert "--launch 'COMMAND' in place of --plan" in asked.next_check

@@ -12,7 +12,7 @@ from breakeven.experiment.measure import measure
 from breakeven.experiment.plan import Plan
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.stopping import open_comparisons
-from breakeven.experiment.store import read_run
+from breakeven.experiment.stored_run import read_run
 from breakeven.experiment.summary import RunSummary, log_throughput
 
 

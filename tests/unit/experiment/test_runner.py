@@ -21,7 +21,8 @@ from breakeven.experiment.plan import Plan
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.runner import Outcome
 from breakeven.experiment.schedule import MAX_ATTEMPTS, Step
-from breakeven.experiment.store import RunStore, read_run
+from breakeven.experiment.store import RunStore
+from breakeven.experiment.stored_run import read_run
 from breakeven.loadgen.run import Progress
 
 

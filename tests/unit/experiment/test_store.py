@@ -21,7 +21,8 @@ from breakeven.experiment import store_schema
 from breakeven.experiment.plan import Plan
 from breakeven.experiment.run_folder import DATABASE
 from breakeven.experiment.samples_codec import StoredSamples, decode_samples, encode_samples
-from breakeven.experiment.store import RunStore, read_run, stored_plan
+from breakeven.experiment.store import RunStore
+from breakeven.experiment.stored_run import read_run, stored_plan
 from breakeven.experiment.trial import Trial
 from breakeven.loadgen.samples import ClientHealth, LoadPoint, RequestSample, Void
 
