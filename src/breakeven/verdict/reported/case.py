@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm, arms_of
 from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, baseline_for, compare, cost_ratios, predict
+from breakeven.verdict.reported.likeness import is_of_lengths
 from breakeven.verdict.reported.readings import ArmReading, ImpliedRelease, read_arms
 from breakeven.verdict.reported.schema import ReportedTable
 
-__all__ = ["Case", "listed", "speed", "speed_unit", "spoken_speed", "study", "unlike_in"]
+__all__ = ["Case", "at_loads", "listed", "only_lengths", "speed", "speed_unit", "spoken_speed", "study", "unlike_in"]
 
 NAMES_SHOWN = 5
+WORKLOADS_NAMED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,3 +149,21 @@ def listed(names: Iterable[str], shown: int = NAMES_SHOWN) -> str:
     if len(unique) > shown:
         return f"{', '.join(unique[:shown])} and {len(unique) - shown} more"
     return " and ".join((", ".join(unique[:-1]), unique[-1])) if len(unique) > 1 else "".join(unique)
+
+
+def at_loads(pairs: Sequence[Pair]) -> str:
+    """Loads in words; many workloads at one concurrency are counted instead of named."""
+    loads = sorted({pair.load for pair in pairs}, key=lambda load: load.order)
+    at: dict[str, list[LoadKey]] = {}
+    for load in loads:
+        at.setdefault(replace(load, workload="").label, []).append(load)
+    return listed(
+        (f"{bare} ({len(same)} workloads)" if len(same) > WORKLOADS_NAMED else label)
+        for bare, same in at.items()
+        for label in ([bare] if len(same) > WORKLOADS_NAMED else [load.label for load in same])
+    )
+
+
+def only_lengths(pairs: Sequence[Pair]) -> bool:
+    """Whether all that is unlike within `pairs` is the length of requests."""
+    return all(is_of_lengths(pair.unlike) for pair in pairs)

@@ -1,4 +1,4 @@
-"""Headline, decision, what would change it and what to measure next, from reported figures.
+"""Headline and decision from reported figures.
 
 Without intervals speculation is said to pay, or not, only from fair comparisons of arms whose drafter works. Otherwise the question
 is undecided, and the decision is only which of the measured arms to run.
@@ -7,23 +7,22 @@ is undecided, and the decision is only which of the measured arms to run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
-from breakeven.engines.version_facts import admission_flag, forced_acceptance
 from breakeven.units import format_ratio
-from breakeven.verdict.reported.arms import LoadKey, ReportedArm
-from breakeven.verdict.reported.case import Case, listed, speed, unlike_in
+from breakeven.verdict.reported.arms import ReportedArm
+from breakeven.verdict.reported.case import Case, at_loads, listed, only_lengths, speed, unlike_in
 from breakeven.verdict.reported.comparing import PLAIN_NOT_IN_TABLE, Pair, outcome_without_interval
-from breakeven.verdict.reported.likeness import is_of_lengths, same_setting
+from breakeven.verdict.reported.likeness import same_setting
+from breakeven.verdict.reported.next_steps import next_measurements, what_would_change_it
 from breakeven.verdict.reported.readings import lies_at_floor
-from breakeven.verdict.reported.wording import engine_name, percent_change
+from breakeven.verdict.reported.why_undecided import why_undecided
+from breakeven.verdict.reported.wording import engine_name
 
 __all__ = ["Decision", "decide"]
 
 SEVERAL = 2
-WORKLOADS_NAMED = 2
-MARGINS_TOLD = 3
 _PREDICTED_WORDS = {"pays": "pays", "slower": "slower, do not use it"}
 
 
@@ -48,21 +47,8 @@ def decide(case: Case) -> Decision:
     return Decision(
         headline=f"{headline} Reported figures carry no interval.",
         decision=decision,
-        what_would_change_it=_what_would_change_it(case, pairs, none_pays),
-        next_measurements=_next_measurements(case, bool(paying)),
-    )
-
-
-def _at(pairs: list[Pair]) -> str:
-    """Loads in words; many workloads at one concurrency are counted instead of named."""
-    loads = sorted({pair.load for pair in pairs}, key=lambda load: load.order)
-    at: dict[str, list[LoadKey]] = {}
-    for load in loads:
-        at.setdefault(replace(load, workload="").label, []).append(load)
-    return listed(
-        (f"{bare} ({len(same)} workloads)" if len(same) > WORKLOADS_NAMED else label)
-        for bare, same in at.items()
-        for label in ([bare] if len(same) > WORKLOADS_NAMED else [load.label for load in same])
+        what_would_change_it=what_would_change_it(case, pairs, none_pays),
+        next_measurements=next_measurements(case, bool(paying)),
     )
 
 
@@ -78,14 +64,14 @@ def _pays(case: Case, paying: list[Pair]) -> tuple[str, str]:
         if all(p.outcome == "slower" for p in others if (p.arm.engine, p.load) == (pair.arm.engine, pair.load))
     ]
     where = f"best {best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}"
-    headline = f"As reported, speculation pays{_on(case, paying)} at {_at(paying)}: {where}."
+    headline = f"As reported, speculation pays{_on(case, paying)} at {at_loads(paying)}: {where}."
     if lost:
-        headline += f" It is slower{_on(case, lost)} at {_at(lost)}."
+        headline += f" It is slower{_on(case, lost)} at {at_loads(lost)}."
     runs = [_run(case, [w for w in winners if w.arm.name == name]) for name in dict.fromkeys(pair.arm.name for pair in winners)]
     decision = f"Run {listed(runs)}"
     only_lost = [pair for pair in lost if pair.load not in loads]
     if only_lost:
-        decision += f", and {listed(pair.baseline.name for pair in only_lost)} at {_at(only_lost)}"
+        decision += f", and {listed(pair.baseline.name for pair in only_lost)} at {at_loads(only_lost)}"
     open_loads = {point.load for arm in case.arms for point in arm.points} - {pair.load for pair in (*winners, *lost)}
     if open_loads:
         decision += "; elsewhere the table does not decide"
@@ -135,9 +121,9 @@ def _run(case: Case, wins: list[Pair]) -> str:
         faster = _faster_elsewhere(case, win)
         at.setdefault(faster.name if faster is not None else "", []).append(win)
     return listed(
-        f"{other} at {_at(pairs)}, the fastest measured there ({mine} if it has to be {engine})"
+        f"{other} at {at_loads(pairs)}, the fastest measured there ({mine} if it has to be {engine})"
         if other
-        else f"{mine} at {_at(pairs)}"
+        else f"{mine} at {at_loads(pairs)}"
         for other, pairs in at.items()
     )
 
@@ -185,23 +171,19 @@ def _not_counted(case: Case) -> str:
     unfair = [pair for pair in case.pairs if pair.admission.is_equal is not True]
     broken = [pair for pair in case.pairs if pair.is_impossible]
     unlike = [pair for pair in case.pairs if pair.unlike and pair not in unfair]
-    said = f" Nothing follows from {_at(unfair)}, where arms were not shown to run at equal load." if unfair else ""
+    said = f" Nothing follows from {at_loads(unfair)}, where arms were not shown to run at equal load." if unfair else ""
     odd = [pair for pair in case.pairs if pair.contradiction]
     if odd:
-        said += f" At {_at(odd)} the reported speedup is not that of the speeds."
+        said += f" At {at_loads(odd)} the reported speedup is not that of the speeds."
     if unlike:
-        how = "requests were of different lengths" if _only_lengths(unlike) else "arms were not measured alike"
-        said += f" Nothing follows from {_at(unlike)}, where {how}."
+        how = "requests were of different lengths" if only_lengths(unlike) else "arms were not measured alike"
+        said += f" Nothing follows from {at_loads(unlike)}, where {how}."
     failing = list(case.failing_pairs)
     if failing:
-        said += f" At {_at(failing)} {listed(pair.arm.name for pair in failing)} accepted next to nothing: a fault."
+        said += f" At {at_loads(failing)} {listed(pair.arm.name for pair in failing)} accepted next to nothing: a fault."
     if broken:
-        said += f" At {_at(broken)} the baseline, or the accept length, cannot be right."
+        said += f" At {at_loads(broken)} the baseline, or the accept length, cannot be right."
     return said
-
-
-def _only_lengths(pairs: Sequence[Pair]) -> bool:
-    return all(is_of_lengths(pair.unlike) for pair in pairs)
 
 
 def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
@@ -233,150 +215,4 @@ def _undecided(case: Case, pairs: tuple[Pair, ...]) -> tuple[str, str]:
         return f"Predicted, not measured: {listed(told)}.", run
     if not pairs and any(pair.is_impossible for pair in case.pairs):
         run = "Decide nothing by these figures: measure the baseline again."
-    return f"Undecided whether speculation pays: {_why_undecided(case, pairs)}.", run
-
-
-def _why_undecided(case: Case, pairs: tuple[Pair, ...]) -> str:
-    if pairs:
-        best = max(pairs, key=lambda pair: pair.ratio)
-        where = f"{best.arm.name}, {format_ratio(best.ratio)} at {best.load.label}"
-        return f"the best fair comparison is {where}, within the drift between launches"
-    if any(pair.is_impossible for pair in case.pairs):
-        return "the baseline, or the accept length, cannot be right"
-    if case.floored and len(case.floored) == len(case.readings):
-        return "no draft was ever accepted, so the wiring was measured and not speculation"
-    if case.floored:
-        dead = listed(reading.arm.name for reading in case.floored)
-        return f"{dead} accepted no draft at all, and no other speculative arm was compared at equal load"
-    if case.barely_accepting and any(pair.is_fair for pair in case.pairs):
-        weak = listed(
-            f"{reading.arm.name} (accept length {length.estimate:.2f})"
-            for reading in case.barely_accepting
-            if (length := reading.overall.accept_length) is not None
-        )
-        return f"next to nothing was accepted by {weak}, likelier a fault than a verdict on speculation"
-    if any(reading.arm.is_idle for reading in case.readings) and all(pair.arm.is_idle for pair in case.pairs if pair.is_fair):
-        return "no arm was compared that drafts anything"
-    if any(pair.contradiction for pair in case.pairs):
-        return "the reported speedup is not that of the speeds beside it"
-    if any(pair.unlike for pair in case.pairs) and all(pair.unlike or not pair.is_fair for pair in case.pairs):
-        odd = [pair for pair in case.pairs if pair.unlike]
-        how = "with requests of different lengths" if _only_lengths(odd) else "under different conditions"
-        return f"arms were measured {how} ({listed(pair.unlike for pair in odd)})"
-    if case.pairs:
-        return "no speculative arm was compared at a known equal load"
-    if any(reading.overall.status == "ambiguous" for reading in case.readings):
-        return _several_meanings(case)
-    if not case.plain:
-        return "plain decoding was not reported"
-    if case.without_baseline:
-        lonely = listed(arm.name for arm in case.without_baseline)
-        return f"no plain arm is like {lonely} in engine, release, hardware, split and weights"
-    return "no speculative arm shares a load with plain decoding on its engine"
-
-
-def _several_meanings(case: Case) -> str:
-    for cost in case.costs:
-        reading = case.reading(cost.arm)
-        if reading is not None and reading.overall.status == "ambiguous" and reading.overall.candidates:
-            ratios = dict.fromkeys(format_ratio(c.accept_length.estimate / cost.value) for c in reading.overall.candidates)
-            at = f"{' or '.join(ratios)} at {cost.load.label}"
-            on = "the release that printed its rate" if reading.rate is not None else "whether its length counts the bonus token"
-            return f"{cost.arm.name} would be at {at}, depending on {on}"
-    return "what was printed has several meanings"
-
-
-def _what_would_change_it(case: Case, pairs: tuple[Pair, ...], none_pays: bool) -> tuple[str, ...]:
-    lines = []
-    margins = []
-    for cost in case.costs:
-        reading = case.reading(cost.arm)
-        length = reading.accept_length(cost.load) if reading is not None else None
-        # no accept length lies below one, so a round as cheap as a step cannot fail to pay
-        if length is not None and cost.value > 1.0:
-            margins.append((abs(length.estimate / cost.value - 1.0), cost, length))
-    for _, cost, length in sorted(margins, key=lambda entry: entry[0])[:MARGINS_TOLD]:
-        side = "below" if length.estimate > cost.value else "above"
-        config = f" {cost.arm.config}" if cost.arm.config else ""
-        lines.append(
-            f"An accept length {side} {cost.value:.2f} at {cost.load.label} for {cost.arm.method}{config} ({cost.arm.name} has "
-            f"{length.estimate:.2f})."
-        )
-    if case.floored:
-        lines.append("A drafter whose drafts are accepted at all: mend the wiring, then measure again.")
-    if any(pair.admission.is_equal is not True for pair in case.pairs):
-        lines.append("The same arms at equal, stated concurrency and equal limits on running requests.")
-    if any(r.overall.status in {"ambiguous", "contradictory"} and r.arm.points for r in case.readings):
-        lines.append("The engine's release and the flags of each arm, which fix what the printed rates mean.")
-    if pairs or none_pays:
-        lines.append("Raw samples of at least three launches an arm, which would give the ratios an interval.")
-    return tuple(lines)
-
-
-def _next_measurements(case: Case, pays: bool) -> tuple[str, ...]:
-    """Cheapest first: reading, then one server, then pairs of servers, then sweeps."""
-    steps = []
-    unclear = [r for r in case.readings if r.overall.status in {"ambiguous", "contradictory"} and r.arm.points]
-    if unclear:
-        settle = listed(field for reading in unclear for field in reading.overall.settle_by)
-        steps.append(f"Nothing to run: read {settle} of {listed(r.arm.name for r in unclear)} from the server's log.")
-    suspects = [reading for reading in case.readings if reading.is_at_floor or reading.is_near_floor]
-    if suspects:
-        code = "accept-length-at-floor" if case.floored else "accept-length-near-floor"
-        drafters = listed(reading.arm.drafter or reading.arm.name for reading in suspects)
-        steps.append(f"The static check of {drafters}, no GPU needed: the list of finding {code}, in its order.")
-    full = [reading.arm.name for reading in case.readings if reading.is_at_ceiling]
-    if full:
-        steps.append(f"Nothing to run: read the output of {listed(full)}, which accepted every draft.")
-    failing = list(case.failing_pairs)
-    if failing:
-        steps.append(
-            f"{listed(p.arm.name for p in failing)} at {_at(failing)} on the prompts of the other loads, with another attention "
-            "backend: the accept length must not depend on load."
-        )
-    if any(pair.is_impossible for pair in case.pairs):
-        steps.append(
-            f"The baseline again ({listed(p.baseline.name for p in case.pairs if p.is_impossible)}), with its flags recorded."
-        )
-    unfair = [pair for pair in case.pairs if pair.admission.is_equal is not True]
-    if unfair:
-        flags = listed(admission_flag(pair.arm.engine) for pair in unfair)
-        arms = listed([*(pair.baseline.name for pair in unfair), *(pair.arm.name for pair in unfair)])
-        step = f"{arms} again with equal {flags}, at stated concurrencies from 1 up"
-        told = [p for p in case.predictions if p.arm.name in {pair.arm.name for pair in unfair}]
-        if told:
-            step += f" (predicted: {told[0].arm.name} {percent_change(told[0].ratio)} at {told[0].load.label})"
-        steps.append(f"{step}.")
-    elif case.predictions:
-        steps.append(f"{listed(f'{p.arm.name} at {p.load.label}' for p in case.predictions)}: measure what is predicted here.")
-    if case.readings and not case.plain:
-        steps.append("Plain decoding on the same engine and weights, at the same concurrencies.")
-    elif case.without_baseline:
-        lonely = listed(arm.name for arm in case.without_baseline)
-        steps.append(f"Plain decoding beside {lonely}: same engine, release, hardware, split, weights and concurrencies.")
-    elif case.readings and not case.pairs and case.plain:
-        arms = listed([*(arm.name for arm in case.plain), *(reading.arm.name for reading in case.readings)])
-        steps.append(f"{arms} at one and the same concurrency, on the same prompts: nothing else can be compared.")
-    unlike = [pair for pair in case.pairs if pair.unlike]
-    if unlike:
-        arms = listed([*(pair.baseline.name for pair in unlike), *(pair.arm.name for pair in unlike)])
-        how = "on the same prompts with equally many output tokens" if _only_lengths(unlike) else "again, measured alike"
-        steps.append(f"{arms} {how}.")
-    known = {cost.load.concurrency for cost in case.costs}
-    loads = {point.load.concurrency for reading in case.readings for point in reading.arm.points} or {None}
-    if case.pairs and loads == {1}:
-        steps.append("The same arms at the concurrencies that are served: the cost of a round changes with load.")
-    if case.readings and (None in loads or loads == {1} or not loads <= known):
-        steps.append(f"The break-even curve by concurrency on the same hardware, with forced acceptance{_how_to_force(case)}.")
-    if case.pairs and (pays or not unfair):
-        steps.append("Each arm that matters on at least three fresh launches, alternating with plain decoding, for an interval.")
-    return tuple(steps)
-
-
-def _how_to_force(case: Case) -> str:
-    ways = []
-    for reading in case.readings:
-        way = forced_acceptance(reading.arm.engine, reading.arm.version)
-        if way is not None and reading.arm.points:
-            ways.append(f"{way.engine}: {way.how}")
-    return f" ({listed(ways)})" if ways else ""
+    return f"Undecided whether speculation pays: {why_undecided(case, pairs)}.", run
