@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm, arms_of
-from breakeven.verdict.reported.comparing import CostRatio, Pair, Prediction, baseline_for, compare, cost_ratios, predict
+from breakeven.verdict.reported.comparing import Pair, baseline_for, compare
 from breakeven.verdict.reported.likeness import is_of_lengths
+from breakeven.verdict.reported.predicting import CostRatio, Prediction, cost_ratios, predict
 from breakeven.verdict.reported.readings import ArmReading, ImpliedRelease, read_arms
 from breakeven.verdict.reported.schema import ReportedTable
 

@@ -1,4 +1,4 @@
-"""Ratios, cost ratios and predictions from reported figures, and the rules for an outcome without an interval.
+"""Ratios from reported figures, and the rules for an outcome without an interval.
 
 A reported figure has no interval, so an outcome other than undecided needs all of: both figures at one known concurrency, equal
 admission there, a cost ratio that is possible, and a ratio beyond the drift that one configuration shows between launches.
@@ -7,13 +7,12 @@ admission there, a cost ratio that is possible, and a ratio beyond the drift tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from statistics import median
 
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.verdict.reported.admission import Admission, admission_of
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
-from breakeven.verdict.reported.likeness import alike, is_of_lengths, same, same_setting, unlike
+from breakeven.verdict.reported.likeness import is_of_lengths, same, same_setting, unlike
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.verdict.reported.repeats import ratio_of_runs
 from breakeven.verdict.result import Outcome
@@ -21,14 +20,10 @@ from breakeven.verdict.result import Outcome
 __all__ = [
     "IMPOSSIBLE_BELOW",
     "PLAIN_NOT_IN_TABLE",
-    "CostRatio",
     "Pair",
-    "Prediction",
     "baseline_for",
     "compare",
-    "cost_ratios",
     "outcome_without_interval",
-    "predict",
 ]
 
 # A round cannot take less time than a plain step; below this share of it the baseline, or the accept length, is wrong.
@@ -72,31 +67,6 @@ class Pair:
         """Equal known admission at a known concurrency, requests alike, and figures that can be true together."""
         doubtful = self.is_impossible or self.is_tainted or self.unlike or self.contradiction
         return self.admission.is_equal is True and not doubtful
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostRatio:
-    """c at one load for one shape of drafter. `text` says what it was computed from."""
-
-    arm: ReportedArm
-    load: LoadKey
-    value: float
-    is_own: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """What the identity AL / c gives for an arm at a load where it was not measured."""
-
-    arm: ReportedArm
-    baseline: str
-    load: LoadKey
-    ratio: float
-    accept_length: Bounds
-    cost: CostRatio
-    outcome: Outcome
-    why: str
 
 
 def baselines_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> tuple[ReportedArm, ...]:
@@ -295,74 +265,3 @@ def outcome_without_interval(ratio: float, threshold: float) -> tuple[Outcome, s
     if not 1.0 / (1.0 + rare) < ratio < 1.0 + rare:
         drift = f"beyond even the {rare * 100:.0f} % drift between launches"
     return ("pays" if ratio > 1.0 else "slower"), f"{ratio:.2f}x is {drift}"
-
-
-def cost_ratios(pairs: tuple[Pair, ...], readings: tuple[ArmReading, ...]) -> tuple[CostRatio, ...]:
-    """Break-even accept lengths: AL over the measured ratio where arms were compared fairly, elsewhere those that were reported."""
-    found = [
-        CostRatio(
-            arm=pair.arm,
-            load=pair.load,
-            value=pair.cost,
-            is_own=True,
-            text=f"accept length {pair.accept_length.estimate:.2f} over a speedup of {pair.ratio:.2f}x",
-        )
-        for pair in pairs
-        if pair.is_fair and pair.cost is not None and pair.accept_length is not None
-    ]
-    measured = {(cost.arm.name, cost.load) for cost in found}
-    for reading in readings:
-        found += [
-            CostRatio(arm=reading.arm, load=point.load, value=point.cost_ratio.value, is_own=False, text="cost ratio as reported")
-            for point in reading.arm.points
-            if point.cost_ratio is not None
-            and point.cost_ratio.value >= IMPOSSIBLE_BELOW
-            and (reading.arm.name, point.load) not in measured
-        ]
-    return tuple(found)
-
-
-def predict(
-    readings: tuple[ArmReading, ...],
-    costs: tuple[CostRatio, ...],
-    pairs: tuple[Pair, ...],
-    arms: tuple[ReportedArm, ...],
-    threshold: float,
-) -> tuple[Prediction, ...]:
-    """AL / c for arms at loads where their own speed was not reported but the cost of their shape is known."""
-    measured = {(pair.arm.name, pair.load) for pair in pairs}
-    found = []
-    for reading in readings:
-        for load in dict.fromkeys(cost.load for cost in costs):
-            length = reading.accept_length(load)
-            if length is None or (reading.arm.name, load) in measured or reading.is_at_floor or reading.at(load).is_upper_bound:
-                continue
-            here = [cost for cost in costs if cost.load == load]
-            own = [cost for cost in here if cost.arm.name == reading.arm.name]
-            like = [cost for cost in here if alike(cost.arm, reading.arm)]
-            cost = _middle(own or like)
-            if cost is None:
-                continue
-            ratio = length.estimate / cost.value
-            outcome, why = outcome_without_interval(ratio, threshold)
-            baseline = baseline_for(reading.arm, arms)
-            found.append(
-                Prediction(
-                    arm=reading.arm,
-                    baseline=baseline.name if baseline is not None else PLAIN_NOT_IN_TABLE,
-                    load=load,
-                    ratio=ratio,
-                    accept_length=length,
-                    cost=cost,
-                    outcome=outcome,
-                    why=f"predicted, not measured: accept length {length.estimate:.2f} over cost ratio {cost.value:.2f}; {why}",
-                )
-            )
-    return tuple(found)
-
-
-def _middle(costs: list[CostRatio]) -> CostRatio | None:
-    if not costs:
-        return None
-    middle = median(cost.value for cost in costs)
-    return min(costs, key=lambda cost: abs(cost.value - middle))

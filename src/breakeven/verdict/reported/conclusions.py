@@ -10,8 +10,9 @@ from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
 from breakeven.verdict.reported.case import Case, listed, speed, speed_unit, spoken_speed, unlike_in
-from breakeven.verdict.reported.comparing import CostRatio, Pair, outcome_without_interval
+from breakeven.verdict.reported.comparing import Pair, outcome_without_interval
 from breakeven.verdict.reported.floor import why_not_quantization
+from breakeven.verdict.reported.predicting import CostRatio
 from breakeven.verdict.reported.printed_meanings import printed_meanings
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.verdict.reported.sweeps import saturation, sweeps
