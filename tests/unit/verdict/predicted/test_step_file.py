@@ -50,7 +50,10 @@ def test_how_drafts_are_made_settles_what_more_of_them_cost(passes: str) -> None
     [
         ("verify_ms: {1: 1, 2: 2}\n", "key 'draft_ms' is missing in the file; expected: Time of a whole round of the drafter"),
         ("verify_ms: {1: -1, 2: 2}\nREST", r"steps\.yaml:1: verify_ms\.1 is -1; expected greater than or equal to 0.000001"),
-        ("verify_ms: {1: 1e-320, 2: 2}\nREST", r"steps\.yaml:1: verify_ms\.1 is 1e-320; expected greater than or equal to 0.000001"),
+        (
+            "verify_ms: {1: 1e-320, 2: 2}\nREST",
+            r"steps\.yaml:1: verify_ms\.1 is 1e-320; expected greater than or equal to 0.000001",
+        ),
         ("verify_ms:\n  0: 1\n  2: 2\nREST", r"yaml:2: verify_ms\.0 has the key \(0\); expected greater than or equal to 1"),
         ("verify_ms: {1: .nan, 2: 2}\nREST", "verify_ms.1 is nan; expected a finite number"),
         ("verify_ms: {1: 1, 2: 2}\nRESTother: 1\n", r"steps\.yaml:4: unknown key 'other' in the file; known keys: name"),
