@@ -87,7 +87,10 @@ def arm(engine: str, tmp_path: Path, version: str | None = None, **more: object)
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "local"])
 def test_an_arm_that_asks_for_neither_is_started_as_ever(engine: str, tmp_path: Path) -> None:
-    command = get_engine(engine).launch_command(arm(engine, tmp_path, "0.5.10" if engine == "sglang" else "0.20.0"), 1)
+    made = arm(engine, tmp_path, {"sglang": "0.5.10", "vllm": "0.20.0"}.get(engine))
+    if engine == "local":
+        made = replace(made, executable=None)
+    command = get_engine(engine).launch_command(made, 1)
     assert not {"VLLM_SERVER_DEV_MODE", "VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR"} & set(command.env)
     assert "--profiler-config" not in command.argv
 
