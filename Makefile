@@ -18,6 +18,8 @@ bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check
 # Servers and tests share few cores: threads that wait must not spin.
 export OMP_WAIT_POLICY := passive
+# Tests and servers start Python hundreds of times: what it compiles is kept, whatever the shell prefers.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Where the real vLLM and SGLang of the integration tests are installed: an environment each, kept between runs.
 VLLM_VENV ?= .venv-vllm

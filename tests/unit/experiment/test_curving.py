@@ -122,6 +122,7 @@ def test_a_price_that_plainly_does_not_depend_on_what_is_accepted_is_not_asked_f
         assert run.num_launches("curve-k7") >= 3
 
 
+@pytest.mark.slow
 def test_the_next_block_depends_on_nothing_but_stored_trials(tmp_path: Path) -> None:
     plan = curve_plan()
     assert plan.curve is not None
@@ -133,6 +134,7 @@ def test_the_next_block_depends_on_nothing_but_stored_trials(tmp_path: Path) -> 
         assert {pair for pair in in_block if pair[0] != "plain"} == wanted
 
 
+@pytest.mark.slow
 def test_a_run_cut_short_ends_with_the_trials_of_one_that_was_not(tmp_path: Path) -> None:
     plan = curve_plan()
     whole = measured(plan, tmp_path / "whole")

@@ -26,6 +26,9 @@ from breakeven.drafter.gates.running import agreement_gates, run_gates
 from breakeven.drafter.training.kernels import Kernels
 from breakeven.drafter.training.objective_fast import FastObjective
 
+# heads are trained here
+pytestmark = pytest.mark.slow
+
 IDS = "eagle_aux_hidden_state_layer_ids"
 STEPS = 4
 

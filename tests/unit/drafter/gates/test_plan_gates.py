@@ -16,6 +16,9 @@ from breakeven.drafter.gates.result import GatesReport
 from breakeven.drafter.gates.served_gate import ServedCounts
 from breakeven.errors import GateFailed, UsageError
 
+# heads are trained here
+pytestmark = pytest.mark.slow
+
 # the page's own examples are what is run here
 EXAMPLES = [
     shlex.split(line.strip().removeprefix("breakeven "))

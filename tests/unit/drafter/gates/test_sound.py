@@ -19,6 +19,9 @@ from breakeven.drafter.gates.overfit_gate import answers_alone, overfit_gate
 from breakeven.drafter.gates.pilot_gate import pilot_gate
 from breakeven.drafter.gates.saving_gate import saving_gate
 
+# heads are trained here
+pytestmark = pytest.mark.slow
+
 
 def samples(toy) -> list[Sample]:
     return [conversation.sample for conversation in toy.conversations]
