@@ -81,8 +81,16 @@ def whole_folder(path: Path, *, replaces: bool) -> Iterator[Path]:
             _flush(file)
         _flush(beside)
         if replaces and path.exists():
-            shutil.rmtree(path)
-        beside.rename(path)
+            # aside first, since removing takes its time: for all but a moment one of the two has the name
+            before = path.rename(_hidden(path))
+            try:
+                beside.rename(path)
+            except OSError:
+                before.rename(path)
+                raise
+            _remove(before)
+        else:
+            beside.rename(path)
         _flush(path.parent)
 
 
@@ -91,7 +99,7 @@ def _beside(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
     """A new hidden place beside `path`, locked while the block lasts, and gone after it if it has got no other name."""
     _sweep(path)
     while True:
-        beside = path.with_name(f".{path.name[:MAX_NAME]}-{secrets.token_hex(4)}.writing")
+        beside = _hidden(path)
         make(beside)
         handle = _locked(beside)
         # somebody who swept may have been faster than the lock
@@ -109,6 +117,10 @@ def _beside(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
         _remove(beside)
         if handle is not None:
             os.close(handle)
+
+
+def _hidden(path: Path) -> Path:
+    return path.with_name(f".{path.name[:MAX_NAME]}-{secrets.token_hex(4)}.writing")
 
 
 def _sweep(path: Path) -> None:

@@ -153,3 +153,21 @@ def test_without_locks_nothing_is_taken_for_left_over(tmp_path: Path, monkeypatc
     monkeypatch.setattr(whole.fcntl, "flock", unsupported)
     write_whole(tmp_path / "file", "whole")
     assert names(tmp_path) == [".file-0a1b2c3d.writing", "file"]
+
+
+def test_a_folder_that_cannot_take_its_name_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    with whole_folder(out, replaces=True) as building:
+        (building / "a").write_text("old")
+    real = Path.rename
+
+    def fails(path: Path, target: Path) -> Path:
+        if target == out and (path / "a").read_text() == "new":
+            raise OSError(5, "Input/output error")
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(OSError, match="Input/output error"), whole_folder(out, replaces=True) as building:
+        (building / "a").write_text("new")
+    assert (out / "a").read_text() == "old"
+    assert names(tmp_path) == ["out"]

@@ -29,7 +29,7 @@ __all__ = [
     "read_state",
     "remove_old",
     "write_checkpoint",
-    "write_whole",
+    "write_folder",
 ]
 
 SCHEMA_VERSION = 1
@@ -57,10 +57,10 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     tensors = {f"weights.{name}": tensor for name, tensor in checkpoint.weights.items()}
     tensors |= {f"optimiser.{name}": tensor for name, tensor in checkpoint.optimiser.items()}
     state = {"schema_version": SCHEMA_VERSION, "step": checkpoint.step, **checkpoint.facts}
-    return write_whole(folder / FOLDER / f"step-{checkpoint.step:08d}", {TENSORS: tensors, STATE: state})
+    return write_folder(folder / FOLDER / f"step-{checkpoint.step:08d}", {TENSORS: tensors, STATE: state})
 
 
-def write_whole(path: Path, files: Mapping[str, Mapping[str, Any]]) -> Path:
+def write_folder(path: Path, files: Mapping[str, Mapping[str, Any]]) -> Path:
     """A folder that is there with all its files or not at all. A name ending in .safetensors takes tensors, another one JSON.
 
     Raises:

@@ -17,7 +17,7 @@ from breakeven.drafter.training.checkpoint import (
     read_checkpoint,
     remove_old,
     write_checkpoint,
-    write_whole,
+    write_folder,
 )
 from breakeven.drafter.training.optimiser import Optimiser
 from breakeven.drafter.training.plan import plan_changes
@@ -127,7 +127,7 @@ class Kept:
         """
         if self.best is None or accept_length is None or accept_length.mean > self.best["accept_length"]["mean"]:
             self.best = {"step": step, "accept_length": None if accept_length is None else asdict(accept_length)}
-            write_whole(self.best_folder(step), {WEIGHTS: tensors, FACTS: self.best})
+            write_folder(self.best_folder(step), {WEIGHTS: tensors, FACTS: self.best})
 
     def best_folder(self, step: int) -> Path:
         return self.folder / BEST / f"step-{step:08d}"
