@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from breakeven.cli.escaping import print_result
+from breakeven.cli.escaping import print_message, print_result
 
 __all__ = ["equal"]
 
@@ -26,13 +26,18 @@ def equal(
         int | None, typer.Option(min=1, max=1_000_000, help="Longest answer in tokens (default: the plan's).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask everything again; earlier answers are set aside.")] = False,
 ) -> None:
-    """Ask plain and speculative arms the same prompts at temperature 0 and say whether the answers differ by more than rounding."""
+    """Ask plain and speculative arms the same prompts at temperature 0 and say whether the answers differ by more than rounding.
+
+    Goes on where an earlier start stopped.
+    """
     from breakeven.checkpoints.named_path import without_detours
     from breakeven.cli.progress import RunDisplay
     from breakeven.cli.run_name import renamed
     from breakeven.errors import EngineError, UsageError
     from breakeven.experiment.answering import collect_answers, what_to_ask
+    from breakeven.experiment.kept_answers import FOLDER, set_answers_aside
     from breakeven.experiment.plan import load_plan
     from breakeven.report.equality import render_equality
     from breakeven.verdict.equality.check import judge_equality, write_equality
@@ -46,10 +51,13 @@ def equal(
         )
     folder = runs_dir / chosen.name
     messages = Console(stderr=True)
+    if fresh and (aside := set_answers_aside(folder)) is not None:
+        print_message(messages, f"The earlier answers are kept in {aside}")
     with RunDisplay(messages) as display:
         answered = collect_answers(chosen, folder, asking, display.tell)
     if answered is None:
-        messages.print("Stopped: nothing was compared", markup=False, highlight=False)
+        advice = f"Stopped: nothing was compared; what was answered is kept in {folder / FOLDER}. The same command goes on"
+        print_message(messages, advice)
         raise typer.Exit(INTERRUPTED)
     equality = judge_equality(chosen.name, asking, answered)
     file = write_equality(folder, equality)

@@ -11,7 +11,7 @@ from breakeven.engines.base import Arm, Counters
 from breakeven.engines.fake.answers import simulate_answers
 from breakeven.engines.fake.simulate import simulate_trial
 from breakeven.experiment.schedule import Step
-from breakeven.loadgen.answers import GreedyAnswer
+from breakeven.loadgen.answers import GreedyAnswer, OnAnswer
 from breakeven.loadgen.measures import tokens_in_window
 from breakeven.loadgen.run import MIN_TOKENS, Progress
 from breakeven.loadgen.samples import LoadResult, Prompt
@@ -64,7 +64,7 @@ class Answering(LiveArm, Protocol):
     """A launch that can also be asked for whole answers."""
 
     async def answer(
-        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: OnAnswer
     ) -> list[GreedyAnswer]:
         """Greedy answers in the order of `prompts`. `seed` tells passes of a simulated arm apart; servers never see it.
 
@@ -115,11 +115,14 @@ class SimulatedArm:
         return Measured(result=result, counters=counters)
 
     async def answer(
-        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: OnAnswer
     ) -> list[GreedyAnswer]:
-        return simulate_answers(
+        answers = simulate_answers(
             self._arm, prompts, max_tokens=max_tokens, seed=seed_of(self._seed, self._arm.name, seed, concurrency)
         )
+        for prompt, answer in zip(prompts, answers, strict=True):
+            on_answer(prompt, answer)
+        return answers
 
     async def stop(self) -> None:
         return

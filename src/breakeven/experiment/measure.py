@@ -21,6 +21,7 @@ from breakeven.experiment.live import LiveArm, MakeLive, SimulatedArm
 from breakeven.experiment.placement import lives_side_by_side
 from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.provenance import collect_provenance
+from breakeven.experiment.run_folder import aside
 from breakeven.experiment.run_lock import RunLock
 from breakeven.experiment.runner import Outcome, carry_out
 from breakeven.experiment.schedule import planned_steps
@@ -163,14 +164,7 @@ def set_aside(folder: Path) -> Path | None:
         if served := _still_served(folder):
             # moved aside with its folder, it would be found by nobody who asks for this run
             raise StoreError(f"{folder}: {served}; end it first: breakeven stop {folder}")
-        number = 1
-        while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
-            number += 1
-        try:
-            folder.rename(aside)
-        except OSError as error:
-            raise StoreError(f"{folder}: cannot be moved to {aside.name} ({error.strerror}); choose another --name") from error
-    return aside
+        return aside(folder)
 
 
 def _still_served(folder: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from breakeven.checkpoints.folder import open_folder
@@ -14,6 +13,7 @@ from breakeven.checkpoints.resolve import resolve_model
 from breakeven.errors import PlanError
 from breakeven.experiment.plan_schema import Plan
 from breakeven.inputs.checking import check_table, shown
+from breakeven.inputs.flat import flat
 from breakeven.inputs.text import read_text
 from breakeven.inputs.yaml_table import parse_yaml_table
 
@@ -55,7 +55,7 @@ def parse_plan(text: str, where: str, *, default_name: str = "run") -> Plan:
 
 def plan_difference(stored: Plan, given: Plan) -> list[str]:
     """One line for each key that differs and may not, as `key: stored -> given`; empty when a run can go on with `given`."""
-    before, now = dict(_flat(stored)), dict(_flat(given))
+    before, now = (dict(flat(plan.model_dump(mode="json", by_alias=True))) for plan in (stored, given))
     keys = [*before, *(key for key in now if key not in before)]
     return [
         f"{key}: {shown(before.get(key))} -> {shown(now.get(key))}"
@@ -103,13 +103,3 @@ def _program(executable: str | None, base: Path) -> str | None:
         return shutil.which(executable) or executable
     # not resolved: an environment's Python is a link, and what it points to is another environment
     return str(path)
-
-
-def _flat(plan: Plan) -> Iterator[tuple[str, object]]:
-    waiting: list[tuple[str, object]] = [("", plan.model_dump(mode="json", by_alias=True))]
-    while waiting:
-        key, value = waiting.pop(0)
-        if isinstance(value, dict) and value:
-            waiting.extend((f"{key}.{name}" if key else name, inner) for name, inner in value.items())
-        else:
-            yield key, value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from breakeven.errors import StoreError
 
-__all__ = ["DATABASE", "OTHER_FILES", "no_run", "run_folder"]
+__all__ = ["DATABASE", "OTHER_FILES", "aside", "no_run", "run_folder"]
 
 DATABASE = "run.sqlite"
 # what a message names of a folder of runs, and how much of a folder is looked through for them
@@ -20,6 +20,21 @@ OTHER_FILES = frozenset({".yaml", ".yml", ".json", ".csv", ".md", ".html"})
 def run_folder(path: Path) -> Path:
     """The folder of the run that `path` names; `path` itself where it names none, for whoever reads it to say so."""
     return path.parent if path.name == DATABASE and path.is_file() else path
+
+
+def aside(folder: Path) -> Path:
+    """Give `folder` a name that nothing has, NAME.old-1 and so on; its new place.
+
+    Raises:
+        StoreError: it cannot be moved.
+    """
+    number = 1
+    while (place := folder.with_name(f"{folder.name}.old-{number}")).exists():
+        number += 1
+    try:
+        return folder.rename(place)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be moved to {place.name} ({error.strerror}); choose another --name") from error
 
 
 def no_run(path: Path) -> StoreError:

@@ -23,7 +23,7 @@ from breakeven.experiment.estimated_acceptance import LogWindow, with_estimated_
 from breakeven.experiment.live import MAX_STRETCH, Measured, seed_of
 from breakeven.experiment.plan_sections import TrialPlan
 from breakeven.experiment.schedule import Step
-from breakeven.loadgen.answers import GreedyAnswer, ask_greedily
+from breakeven.loadgen.answers import GreedyAnswer, OnAnswer, ask_greedily
 from breakeven.loadgen.client import Endpoint
 from breakeven.loadgen.run import Progress, run_load
 from breakeven.loadgen.samples import Prompt
@@ -127,7 +127,7 @@ class LaunchedArm:
             await tell_server(self.process.base_url, request)
 
     async def answer(
-        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: OnAnswer
     ) -> list[GreedyAnswer]:
         process, explain = self.process, self._engine.explain_failure
         endpoint = Endpoint(url=process.base_url, model=self._model)
@@ -176,7 +176,7 @@ class AttachedArm:
         return with_estimated_acceptance(measured, self._arm, None)
 
     async def answer(
-        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: Callable[[int], None]
+        self, prompts: Sequence[Prompt], *, max_tokens: int, concurrency: int, seed: int, on_answer: OnAnswer
     ) -> list[GreedyAnswer]:
         endpoint = Endpoint(url=self._url, model=self._model, api_key_env=self._arm.api_key_env)
         return await ask_greedily(endpoint, prompts, max_tokens=max_tokens, concurrency=concurrency, on_answer=on_answer)

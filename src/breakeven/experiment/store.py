@@ -86,7 +86,7 @@ class RunStore:
             if key.endswith(FINGERPRINT) and stored.get(key, value) != value:
                 raise StoreError(
                     f"{self.folder}: {key.removesuffix(FINGERPRINT)} has changed since this run began ({stored[key]} -> {value}); "
-                    "trials of both cannot be compared: restore it, or measure again with --fresh or another --name"
+                    "trials of both cannot be compared: restore it, or measure again with breakeven bench --fresh or another --name"
                 )
         with explained(self.file), transaction(self._connection):
             self._connection.executemany("INSERT OR IGNORE INTO provenance VALUES (?, ?)", provenance.items())

@@ -76,7 +76,7 @@ def check_same(folder: Path, stored: Plan, plan: Plan) -> None:
         raise StoreError(
             f"{folder}: was begun with another plan:\n  "
             + "\n  ".join(difference)
-            + "\nUndo the change, give this plan another --name, or measure again with --fresh "
+            + "\nUndo the change, give this plan another --name, or measure again with breakeven bench --fresh "
             "(launches.max and start_timeout_s may change)"
         )
 

@@ -19,7 +19,7 @@ from breakeven.loadgen.degenerate import degenerate_reason
 from breakeven.loadgen.samples import Prompt
 from breakeven.loadgen.stream import printable
 
-__all__ = ["NUM_ALTERNATIVES", "GreedyAnswer", "ask_greedily"]
+__all__ = ["MAX_BODY_BYTES", "NUM_ALTERNATIVES", "GreedyAnswer", "OnAnswer", "ask_greedily"]
 
 # The drafted token that a wrong rule accepts is seldom beyond the target's first eight.
 NUM_ALTERNATIVES = 8
@@ -54,6 +54,9 @@ class GreedyAnswer:
     error: str | None = None
 
 
+OnAnswer = Callable[[Prompt, GreedyAnswer], None]
+
+
 class _Refused(Exception):
     """The server does not take a request of this form."""
 
@@ -64,11 +67,11 @@ async def ask_greedily(
     *,
     max_tokens: int,
     concurrency: int,
-    on_answer: Callable[[int], None] = lambda _number: None,
+    on_answer: OnAnswer = lambda _prompt, _answer: None,
 ) -> list[GreedyAnswer]:
     """Answers in the order of `prompts`, at most `concurrency` under way. A request that fails is an answer with an `error`.
 
-    on_answer: called with the number of answers so far.
+    on_answer: called with every answer as it comes.
 
     Raises:
         UsageError: the endpoint's API key is not in the environment.
@@ -78,7 +81,6 @@ async def ask_greedily(
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
     free = asyncio.Semaphore(concurrency)
-    num_done = 0
     async with aiohttp.ClientSession(
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
@@ -87,11 +89,9 @@ async def ask_greedily(
     ) as session:
 
         async def one(prompt: Prompt) -> GreedyAnswer:
-            nonlocal num_done
             async with free:
                 answer = await _ask(session, endpoint, prompt, max_tokens, key)
-            num_done += 1
-            on_answer(num_done)
+            on_answer(prompt, answer)
             return answer
 
         return list(await asyncio.gather(*map(one, prompts)))

@@ -44,7 +44,8 @@ def test_speculation_in_the_embedded_engine_changes_nothing(
         assert arm["outcome"] == "equal" or "loop" in arm["sentence"], arm
         assert arm["num_prompts"] == 40
     assert {arm["arm"] for arm in result["arms"]} == {"ngram", "eagle3"}
-    rows = [json.loads(line) for line in (tmp_path / "runs/tiny/equality/answers.jsonl").read_text().splitlines()]
+    lines = (tmp_path / "runs/tiny/equality/answers.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if "prompt" in row]
     assert len(rows) == 4 * 40
     assert all(row["token_ids"] and not row["tokens"] for row in rows)  # it tells numbers and no log-probabilities
     assert find_marked(mark) == {}

@@ -41,12 +41,14 @@ def test_the_example_of_the_page(plan: Path) -> None:
     assert [(arm["arm"], arm["outcome"]) for arm in result["arms"]] == [("sound", "numerics"), ("lossy", "fault")]
     assert code == 1
     assert json.loads((RUN / "equality/result.json").read_text()) == result
-    rows = [json.loads(line) for line in (RUN / "equality/answers.jsonl").read_text().splitlines()]
+    rows = [row for row in map(json.loads, (RUN / "equality/answers.jsonl").read_text().splitlines()) if "prompt" in row]
     assert len(rows) == 4 * 64
     assert {(row["arm"], row["pass"]) for row in rows} == {("plain", 1), ("plain", 2), ("sound", 1), ("lossy", 1)}
     again, shown = breakeven("equal", plan)
     assert again == 1
     assert "✗ lossy does not say what plain says" in " ".join(shown.split())
+    assert breakeven("equal", plan, "--fresh", "--json")[1] == out
+    assert (RUN / "equality.old-1/answers.jsonl").read_bytes() == (RUN / "equality/answers.jsonl").read_bytes()
 
 
 def test_a_disk_without_room_is_noticed_before_anything_is_asked(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:

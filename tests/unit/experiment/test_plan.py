@@ -282,6 +282,9 @@ def test_difference_names_keys_and_lets_budgets_change() -> None:
     changed = parse_plan(MINIMAL.replace("plain: {}", "plain: {}, more: {}") + "trial: {window_s: 3}\n", "p")
     assert plan_difference(before, changed)[0] == "trial.window_s: 30.0 -> 3.0"
     assert any(line.startswith("arms.more.") for line in plan_difference(before, changed))
+    # of a list, what is in it
+    before, changed = (parse_plan(MINIMAL.replace("plain: {}", f"plain: {{extra_flags: ['--{x}']}}"), "p") for x in "ab")
+    assert plan_difference(before, changed) == ["""arms.plain.extra_flags: '["--a"]' -> '["--b"]'"""]
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,10 @@ def simulate_answers(arm: Arm, prompts: Sequence[Prompt], *, max_tokens: int, se
         PlanError: the arm's simulation is impossible.
     """
     truth = truth_of(arm)
-    rng = np.random.default_rng(seed)
     answers = []
     for prompt in prompts:
+        # by prompt, so that a pass in two parts says what it says in one
+        rng = np.random.default_rng([seed, zlib.crc32(prompt.id.encode())])
         own = np.random.default_rng(zlib.crc32(prompt.id.encode())).integers(0, VOCABULARY, 2 * max_tokens)
         tied, wrong = (_first(rate, rng) for rate in (truth.rounding_flips, truth.wrong_tokens))
         parted = int(min(tied, wrong, max_tokens))

@@ -9,7 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from breakeven.errors import StoreError
-from breakeven.experiment.answering import FOLDER, Answered, Asking
+from breakeven.experiment.answering import Answered, Asking
+from breakeven.experiment.kept_answers import FOLDER
 from breakeven.experiment.record import RunRecord
 from breakeven.findings import Finding
 from breakeven.units import plural
