@@ -3,10 +3,11 @@
     PYTHON_WITH_VLLM benchmarks/forced_round.py [--target FOLDER] [--loads 1,8,64] [--repeats 6] [--limit SECONDS] [--json FILE]
 
 `forced_against_real.py` compares servers as users run them, and servers of one arm differ by 10 to 30 % from launch to launch, so
-many launches say little. Here one engine runs the drafter and forced acceptance is switched on and off in it, between windows of a
-steady batch; a second engine of the same process decodes plainly. Every window starts anew: requests of the built-in prompts at
-evenly spread stages of their answers, `--warmup` seconds, then `--window` seconds. Arms take turns in an order drawn anew in each
-repeat. Prints for every load the time of a round in ms, c of both arms and the ratio of their rounds, with 95 % over repeats.
+many launches say little. Here one engine runs the drafter, and forced acceptance is switched on and off in it every `--turn`
+seconds while one steady batch goes on: a machine that is slow for a second is slow for both. A second engine of the same process
+decodes plainly, in windows of its own. Every window starts anew: requests of the built-in prompts at evenly spread stages of their
+answers, `--warmup` seconds, then `--window` seconds of each arm. Which engine and which arm come first is drawn anew each time.
+Prints for every load the time of a round in ms, c of both arms and the ratio of their rounds, with 95 % over repeats.
 
 Reaches into vLLM: made for 0.26 on a GPU (both of its model runners; forced acceptance is refused on a CPU), where the switch is
 the rejection sampler's `synthetic_conditional_rates`.
@@ -25,7 +26,8 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ ROOT = Path(__file__).parents[1]
 HEAD = ROOT / "models" / "smollm2-135m-eagle3"
 PROMPTS = ROOT / "src" / "breakeven" / "loadgen" / "data" / "prompts.jsonl"
 PLAIN, REAL, FORCED = "plain", "drafter", "forced"
+# a step that was scheduled before a turn began may end in it
+ROUNDS_UNDER_WAY = 3
 # of Student's t at 95 %, by degrees of freedom
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
 
@@ -61,30 +65,39 @@ class Engine:
         self.tokens = options.max_tokens
         self.number = itertools.count()
 
-    def window(self, load: int, prompts: Iterator[list[int]], warmup_s: float, window_s: float) -> tuple[float, float]:
-        """Seconds a round, and tokens a round of one request, of `load` requests that are always under way."""
+    def window(
+        self, load: int, prompts: Iterator[list[int]], warmup_s: float, turns: Sequence[tuple[str, float, Callable[[], None]]]
+    ) -> dict[str, tuple[float, float]]:
+        """Seconds a round, and tokens a round of one request, of `load` requests that are always under way, by arm.
+
+        `turns` are the arm, seconds and what begins the turn: the rounds that are under way then are nobody's.
+        """
         for slot in range(load):
             self._add(next(prompts), max(1, round(self.tokens * (slot + 1) / load)))
-        begun = time.perf_counter()
-        measured_from, rounds, tokens = None, 0, 0
-        while True:
-            outputs = self.engine.step()
-            now = time.perf_counter()
-            if measured_from is not None:
-                # an output of one request is what one round gave it
-                rounds += sum(bool(output.outputs[0].token_ids) for output in outputs)
-                tokens += sum(len(output.outputs[0].token_ids) for output in outputs)
-            elif now - begun >= warmup_s:
-                measured_from = now
-            if measured_from is not None and now - measured_from >= window_s and rounds:
-                break
-            for output in outputs:
-                if output.finished:
-                    self._add(next(prompts), self.tokens)
+        self._rounds(load, prompts, warmup_s)
+        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        for arm, turn_s, begin in turns:
+            begin()
+            self._rounds(load, prompts, 0.0, at_least=ROUNDS_UNDER_WAY)
+            for index, value in enumerate(self._rounds(load, prompts, turn_s)):
+                sums[arm][index] += value
         self.engine.abort_request(list(self.engine.output_processor.request_states), internal=True)
         while self.engine.has_unfinished_requests():
             self.engine.step()
-        return (now - measured_from) * load / rounds, tokens / rounds
+        return {arm: (seconds * load / rounds, tokens / rounds) for arm, (seconds, rounds, tokens) in sums.items()}
+
+    def _rounds(self, load: int, prompts: Iterator[list[int]], least_s: float, at_least: int = 1) -> tuple[float, int, int]:
+        """Goes on for so many seconds and rounds of the batch: the seconds, the rounds of all requests, their tokens."""
+        begun, rounds, tokens = time.perf_counter(), 0, 0
+        while rounds < at_least * load or time.perf_counter() - begun < least_s:
+            outputs = self.engine.step()
+            # an output of one request is what one round gave it
+            rounds += sum(bool(output.outputs[0].token_ids) for output in outputs)
+            tokens += sum(len(output.outputs[0].token_ids) for output in outputs)
+            for output in outputs:
+                if output.finished:
+                    self._add(next(prompts), self.tokens)
+        return time.perf_counter() - begun, rounds, tokens
 
     def _add(self, prompt: list[int], max_tokens: int) -> None:
         from vllm import SamplingParams
@@ -131,6 +144,18 @@ def shown(logs: list[float]) -> str:
     return f"{math.exp(middle):.3f} [{math.exp(middle - half):.3f}, {math.exp(middle + half):.3f}]"
 
 
+def the_turns(
+    options: argparse.Namespace, switch: Switch | None, arm: str, chance: random.Random
+) -> list[tuple[str, float, Callable[[], None]]]:
+    """One arm's whole window, or both arms of a switch in short turns: A B B A, so that a drift meets both alike."""
+    if switch is None:
+        return [(arm, options.window, lambda: None)]
+    first = chance.random() < 0.5
+    pairs = max(1, round(options.window / options.turn))
+    forced = [kind for index in range(pairs) for kind in ((first, not first) if index % 2 == 0 else (not first, first))]
+    return [(FORCED if kind else REAL, options.turn, partial(switch.set, kind)) for kind in forced]
+
+
 def report(options: argparse.Namespace, windows: list[dict[str, Any]]) -> None:
     seconds: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
     lengths: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -163,7 +188,8 @@ def main() -> int:
     parser.add_argument("--accept-length", type=float, default=2.59)
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--warmup", type=float, default=0.6)
-    parser.add_argument("--window", type=float, default=2.0)
+    parser.add_argument("--window", type=float, default=3.0)
+    parser.add_argument("--turn", type=float, default=0.5)
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--limit", type=float, default=math.inf, help="begin no window after so many seconds")
     parser.add_argument("--cpu", action="store_true", help="drafter and plain alone, to try this script where there is no GPU")
@@ -184,21 +210,17 @@ def main() -> int:
     # kernels and batches of every size are met once before any window counts
     for repeat in range(-1, options.repeats):
         for load in options.loads:
-            arms = [PLAIN, REAL] if options.cpu else [PLAIN, REAL, FORCED]
-            chance.shuffle(arms)
             order = chance.sample(prompts, len(prompts))
-            for arm in arms:
+            for engine in chance.sample([plain, speculating], 2):
                 if time.perf_counter() - begun > options.limit:
                     break
-                if switch is not None:
-                    switch.set(arm == FORCED)
-                engine = plain if arm == PLAIN else speculating
-                window_s = options.window if repeat >= 0 else 0.5
-                seconds, tokens = engine.window(load, itertools.cycle(order), options.warmup, window_s)
-                told = {"repeat": repeat, "load": load, "arm": arm, "seconds_a_round": seconds, "tokens_a_round": tokens}
-                print(json.dumps(told), flush=True)
-                if repeat >= 0:
-                    windows.append(told)
+                turns = the_turns(options, None if engine is plain else switch, PLAIN if engine is plain else REAL, chance)
+                turns = turns if repeat >= 0 else turns[:2]
+                for arm, (seconds, tokens) in engine.window(load, itertools.cycle(order), options.warmup, turns).items():
+                    told = {"repeat": repeat, "load": load, "arm": arm, "seconds_a_round": seconds, "tokens_a_round": tokens}
+                    print(json.dumps(told), flush=True)
+                    if repeat >= 0:
+                        windows.append(told)
                 if options.json is not None:
                     options.json.write_text(json.dumps(windows), encoding="utf-8")
     report(options, windows)

@@ -69,7 +69,9 @@ class PublicTrainer:
             draft_attn_impl="eager" if way == "plain" else "simple_flex_attention",
         )
         attention.flex_attention = _flex_attention(way)
-        if way != "whole":
+        if way == "whole":
+            _kernels_of_their_own()
+        else:
             # it compiles where it finds a GPU, and keeps the function that it compiled
             model.forward = MethodType(inspect.unwrap(Eagle3DraftModel.forward), model)
         _same_weights(model, ours)
@@ -141,6 +143,14 @@ def _flex_attention(way: str) -> Callable[..., Any]:
     # one kernel for each number of keys, with and without gradients
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     return torch.compile(flex_attention, dynamic=False)
+
+
+def _kernels_of_their_own() -> None:
+    """Its two loss kernels share one list of tiles, which torch 2.11 cannot trace ("already tracked for mutation")."""
+    from speculators.losses import fused  # type: ignore[import-not-found]
+
+    for kernel in (fused.loss_forward_kernel, fused.loss_backward_kernel):
+        kernel.configs = list(kernel.configs)
 
 
 @torch.no_grad()

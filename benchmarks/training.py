@@ -12,11 +12,11 @@ so that drift of the machine meets all arms alike; ratios are medians over repea
 * ours, states kept: the same from the states of an earlier epoch;
 * ours, states given: from states that lie on the device, which is all that the public trainer's step does;
 * speculators, with --public: its own Trainer on the same states, K, batch and packing, from the same weights; their losses are
-  compared first. `public_trainer.py` says what it leaves out and why its first steps compile for minutes on a GPU (150 s were not
-  enough on an H200). So there it is timed with nothing but its attention compiled first, and as it comes after that.
+  compared first. `public_trainer.py` says what it leaves out and why its first step compiles for minutes on a GPU (3 on an H200).
+  So there it is timed with nothing but its attention compiled first, and as it comes after that.
 
 Figures are told, and written to --json, as they come; --limit ends the run after so many seconds, whatever is under way then, with
-exit code 0 and "ended by --limit" as its last line: `--public speculators --limit 400` surely ends, with what was known by then.
+exit code 0 and "ended by --limit" as its last line: `--public speculators --limit 580` surely ends, with what was known by then.
 
 For `--public speculators` unpack the wheel where Python finds it (pip install --no-deps --target FOLDER speculators==0.9.0
 loguru==0.7.3 pydantic-settings python-dotenv; PYTHONPATH=FOLDER). What it imports for other purposes (servers, data sets) is stood
