@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from breakeven.errors import ReportedError
@@ -16,6 +16,7 @@ __all__ = ["NumberedRow", "common_acceptance", "points_of"]
 
 _CONDITIONS = ("temperature", "prefix_caching", "warm_up", "statistic")
 _POINT_FIGURES = ("throughput_tok_s", "request_speed_tok_s", "tpot_ms", "cost_ratio", "speedup")
+_FIGURES = tuple(field.name for field in dataclasses.fields(Point) if field.name not in {"load", "conditions"})
 # The number of a row in its table, and its fields with the defaults filled in.
 NumberedRow = tuple[int, dict[str, Any]]
 
@@ -79,16 +80,36 @@ def _merged(name: str, number: int, before: Point | None, point: Point) -> Point
     if before is None:
         return point
     changes: dict[str, Any] = {}
-    for key in ("throughput", "request_speed", "accept_length", "accept_rate", "cost_ratio", "speedup"):
+    for key in _FIGURES:
         old, new = getattr(before, key), getattr(point, key)
-        if old is not None and new is not None and old.value != new.value:
-            raise ReportedError(
-                f"row {number}: arm {name!r} has two figures for {key.replace('_', ' ')} at {point.load.label} ({old} and {new}); "
-                "one row stands for one load point: keep one, name the arms apart, or give several runs of it as a list"
-            )
+        if old is not None and new is not None and _digits_aside(old) != _digits_aside(new):
+            raise _two(name, number, point, key, _shown(old), _shown(new))
         if new is not None:
             changes[key] = new
-    return replace(before, **changes)
+    under = dict(before.conditions)
+    for condition, value in point.conditions:
+        if (old := under.setdefault(condition, value)) != value:
+            raise _two(name, number, point, condition, old, value)
+    return dataclasses.replace(before, **changes, conditions=tuple(sorted(under.items())))
+
+
+def _two(name: str, number: int, point: Point, key: str, old: str, new: str) -> ReportedError:
+    what = "two figures for" if key in _FIGURES else "two settings of"
+    return ReportedError(
+        f"row {number}: arm {name!r} has {what} {key.replace('_', ' ')} at {point.load.label} ({old} and {new}); "
+        "one row stands for one load point: keep one, name the arms apart, or give several runs of it as a list"
+    )
+
+
+def _digits_aside(given: Any) -> Any:
+    """1.5 and 1.50 are one figure."""
+    if isinstance(given, tuple):
+        return tuple(_digits_aside(one) for one in given)
+    return given.value if isinstance(given, PrintedFigure) else given
+
+
+def _shown(given: Any) -> str:
+    return ", ".join(str(one) for one in given) if isinstance(given, tuple) else str(given)
 
 
 def common_acceptance(rows: list[NumberedRow], points: tuple[Point, ...]) -> tuple[PrintedFigure | None, PrintedFigure | None]:

@@ -90,6 +90,8 @@ def test_row_refused(tmp_path: Path, row: str, words: list[str]) -> None:
             "arm,engine,concurrency,throughput_tok_s\na,x,4,100\na,x,4,120\n",
             "two figures for throughput at c=4 (100 and 120)",
         ),
+        ("t.csv", "arm,engine,concurrency,input_tokens\na,x,4,100\na,x,4,120\n", "two figures for input tokens at c=4"),
+        ("t.csv", "arm,engine,concurrency,temperature\na,x,4,0\na,x,4,1\n", "two settings of temperature at c=4 (0 and 1)"),
         ("t.csv", "arm,engine,concurrency,throughput_tok_s\na,x,4,100\na,y,8,120\n", "differ in engine (x and y)"),
     ],
 )
