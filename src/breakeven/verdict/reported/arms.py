@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from breakeven.printed.definitions import Surface, draft_shape
 from breakeven.printed.figures import PrintedFigure
 from breakeven.printed.formulas import DraftShape
-from breakeven.verdict.reported.schema import Cap
+from breakeven.verdict.reported.cells import Cap
 from breakeven.versions import Version
 
 __all__ = ["LoadKey", "Point", "ReportedArm", "short_config"]

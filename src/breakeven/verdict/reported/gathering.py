@@ -6,8 +6,9 @@ from typing import Any
 
 from breakeven.errors import ReportedError
 from breakeven.verdict.reported.arms import ReportedArm, short_config
+from breakeven.verdict.reported.cells import Cap
 from breakeven.verdict.reported.load_points import NumberedRow, common_acceptance, points_of
-from breakeven.verdict.reported.schema import Cap, ReportedRow, ReportedTable
+from breakeven.verdict.reported.schema import ReportedRow, ReportedTable
 from breakeven.verdict.reported.spellings import engine_and_release, means_plain, method_named
 from breakeven.versions import Version
 
