@@ -23,10 +23,10 @@ from breakeven.doctor.result import Diagnosis, OpenQuestion
 from breakeven.doctor.signs import SIGNS, Sign
 from breakeven.doctor.suspects import CHECKS, SUSPECTS, Suspect
 from breakeven.doctor.told import Confidence
+from breakeven.findings import SEVERITIES
 
 __all__ = ["Weighed", "weigh"]
 
-_SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _CONFIDENCE = {"high": 0, "medium": 1, "low": 2}
 # Signs that say nothing by themselves: a cause does not explain another finding by them.
 _SILENT: frozenset[Sign] = frozenset({"nothing", "not known"})
@@ -152,7 +152,7 @@ def _rank(one: Diagnosis, signs: Sequence[Diagnosis]) -> tuple[int, ...]:
     """Smaller is earlier."""
     codes = {sign.code for sign in signs}
     explained = len(set(one.explains) & codes)
-    severity, confidence = _SEVERITY[one.severity], _CONFIDENCE[one.confidence]
+    severity, confidence = SEVERITIES.index(one.severity), _CONFIDENCE[one.confidence]
     if one.kind == "cause" and explained and one.severity != "info":
         return (0, -explained, severity, confidence)
     return (1, severity, int(one.kind == "sign"), confidence)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from breakeven.acceptance import Acceptance
-from breakeven.findings import Finding
+from breakeven.findings import Finding, worst_first
 from breakeven.printed.definitions import draft_shape
 from breakeven.printed.figures import PrintedFigure
 from breakeven.printed.formulas import DraftShape
@@ -49,7 +49,6 @@ def window_reading(
     )
     gauges = window.gauge("sglang:gen_throughput")
     throughput = generated / window.duration_s if window.duration_s > 0 else sum(gauges) if gauges else math.nan
-    order = {"error": 0, "warning": 1, "info": 2}
     return Reading(
         source=source,
         kind="two scrapes" if window.is_difference else "scrape",
@@ -62,7 +61,7 @@ def window_reading(
         throughput=known(throughput),
         running=known(_sum(window.gauge(running))),
         queued=known(_sum(window.gauge(queued))),
-        findings=tuple(sorted(findings, key=lambda finding: order[finding.severity])),
+        findings=worst_first(findings),
     )
 
 

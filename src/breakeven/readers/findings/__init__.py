@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from breakeven.findings import Finding
+from breakeven.findings import Finding, worst_first
 from breakeven.readers.findings.changes import changes
 from breakeven.readers.findings.curve import curve
 from breakeven.readers.findings.load import load
@@ -12,11 +12,8 @@ from breakeven.readers.study import Study
 
 __all__ = ["findings_of"]
 
-_ORDER = {"error": 0, "warning": 1, "info": 2}
-
 
 def findings_of(one: Study) -> tuple[Finding, ...]:
     """Everything odd about a section of a log, the worst first."""
     odd = ranks(one)
-    found = [*curve(one), *((odd,) if odd is not None else ()), *changes(one), *load(one), *printed(one)]
-    return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+    return worst_first([*curve(one), *((odd,) if odd is not None else ()), *changes(one), *load(one), *printed(one)])

@@ -12,7 +12,7 @@ from breakeven.errors import StoreError
 from breakeven.experiment.answering import Answered, Asking
 from breakeven.experiment.kept_answers import FOLDER
 from breakeven.experiment.record import RunRecord
-from breakeven.findings import Finding
+from breakeven.findings import Finding, worst_first
 from breakeven.units import plural
 from breakeven.verdict.equality.deciding import ALPHA
 from breakeven.verdict.equality.judge import Passes, judge_arm
@@ -128,8 +128,7 @@ def with_equality(result: Result, record: RunRecord, equality: Equality | None) 
     mine = [arm for arm in equality.arms if arm.arm in {info.name for info in result.arms}]
     findings = [_finding(arm, equality) for arm in mine]
     faulty = faulty_arms(record, equality)
-    order = {"error": 0, "warning": 1, "info": 2}
-    merged = tuple(sorted((*findings, *result.findings), key=lambda finding: order[finding.severity]))
+    merged = worst_first((*findings, *result.findings))
     if not faulty:
         return result.model_copy(update={"findings": merged})
     names, changes = " and ".join(faulty), "changes" if len(faulty) == 1 else "change"

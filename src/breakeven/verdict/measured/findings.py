@@ -10,7 +10,7 @@ from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.doctor.checklist import static_checks
 from breakeven.doctor.public_figures import QUANTIZATION_LOSSES
 from breakeven.experiment.scheduled_acceptance import off_schedule
-from breakeven.findings import Finding
+from breakeven.findings import Finding, worst_first
 from breakeven.verdict.measured.accept_length import SOURCES, AcceptLength
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.fairness import fairness_findings
@@ -50,8 +50,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *out_of_time(case),
         *fairness_findings(case),
     ]
-    order = {"error": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+    return worst_first(found)
 
 
 def dead_drafters(case: Case) -> list[str]:

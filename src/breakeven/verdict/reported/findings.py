@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
-from breakeven.findings import Finding
+from breakeven.findings import Finding, worst_first
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparison_findings import comparison_findings
 from breakeven.verdict.reported.floor import floor_findings
@@ -32,8 +32,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
         *_releases(case),
         *_flags(case),
     ]
-    order = {"error": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+    return worst_first(found)
 
 
 def _contradictions(case: Case) -> list[Finding]:
