@@ -15,7 +15,7 @@ from breakeven.readers.compare import compare, sequence_findings
 from breakeven.readers.dumps import Scrape, in_order, is_dump, scrapes, window
 from breakeven.readers.figures import log_reading
 from breakeven.readers.formula import Formula, infer_formula
-from breakeven.readers.metrics import window_reading
+from breakeven.readers.metrics.reading import window_reading
 from breakeven.readers.reading import Reading, ReadResult
 from breakeven.readers.replies import MAX_BYTES as MAX_REPLY_BYTES
 from breakeven.readers.replies import are_replies, reply_readings

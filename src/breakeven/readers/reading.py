@@ -8,9 +8,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from breakeven.findings import Finding
 
-__all__ = ["AcceptanceFound", "Comparison", "Cut", "Difference", "FormulaReading", "Phase", "Point", "ReadResult", "Reading"]
+__all__ = [
+    "AcceptanceFound",
+    "Comparison",
+    "Cut",
+    "Difference",
+    "FormulaReading",
+    "FormulaStatus",
+    "Phase",
+    "Point",
+    "ReadResult",
+    "Reading",
+]
 
 READ_SCHEMA_VERSION = 1
+
+# How it was found what the printed accept rate divides by; "not needed" where drafts were counted.
+FormulaStatus = Literal["release", "inferred", "ambiguous", "contradictory", "not printed", "not needed"]
 
 
 class _Frozen(BaseModel):
@@ -54,7 +68,7 @@ class AcceptanceFound(_Frozen):
         "counts of replies",
         "an average of the server's own since its start or last flush",
     ]
-    formula_status: Literal["release", "inferred", "ambiguous", "contradictory", "not printed", "not needed"]
+    formula_status: FormulaStatus
     decode_speedup: float | None = Field(default=None, description="Over the break-even accept length given, if one was")
     as_printed: dict[str, float] = Field(
         default_factory=dict, description="The accept rate that other engines and releases would print for this"

@@ -1,0 +1,1 @@
+"""Readings of metrics dumps: counters exactly, gauges as what they are, the last interval only."""
