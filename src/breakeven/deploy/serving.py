@@ -132,7 +132,7 @@ class _Serving:
         self._live = LaunchedArm(
             arm,
             self._engine,
-            Questions(prompts=run_prompts(plan), trial=plan.trial, seed=plan.seed),
+            Questions.of(plan, run_prompts(plan)),
             ledger=ledger,
             logs=folder / "logs",
             timeout_s=plan.start_timeout_s,
@@ -180,8 +180,7 @@ class _Serving:
         """One window that counts, or the last that does not."""
         for attempt in range(MAX_ATTEMPTS):
             step = Step(arm=self._arm.name, load=self._load, block=self._block, repeat=attempt, order=0)
-            trial_s = self._plan.trial.warmup_s + self._plan.trial.window_s
-            self._tell(TrialStarted(step=step, number=1, total=1, eta_s=trial_s))
+            self._tell(TrialStarted(step=step, number=1, total=1, eta_s=self._plan.trial_s(self._load)))
             started_at = time.time()
             measured: Measured = await self._live.measure(step, attempt, self._on_progress)
             result = measured.result

@@ -250,13 +250,13 @@ def _configuration(arm: Arm, fingerprints: Mapping[str, str]) -> Mapping[str, An
 
 
 def _live_arms(plan: Plan, asked: Asked, folder: Path, closing: ExitStack) -> MakeAnswering:
-    questions = Questions(prompts=asked.prompts, trial=plan.trial, seed=plan.seed)
+    questions = Questions.of(plan, asked.prompts)
     ledger: LaunchLedger | None = None
 
     def make_live(arm: Arm) -> Answering:
         nonlocal ledger
         if arm.engine == "fake":
-            return SimulatedArm(arm, seed=plan.seed, window_s=plan.trial.window_s)
+            return SimulatedArm(arm, seed=plan.seed, window_s=plan.window_s)
         engine = get_engine(arm.engine)
         if arm.url is not None:
             return AttachedArm(arm, engine, questions)

@@ -14,7 +14,7 @@ from breakeven.experiment.schedule import Step
 from breakeven.loadgen.answers import GreedyAnswer, OnAnswer
 from breakeven.loadgen.measures import tokens_in_window
 from breakeven.loadgen.run import MIN_TOKENS, Progress
-from breakeven.loadgen.samples import LoadResult, Prompt
+from breakeven.loadgen.samples import LoadPoint, LoadResult, Prompt
 
 __all__ = ["MAX_STRETCH", "Answering", "LiveArm", "MakeLive", "Measured", "SimulatedArm", "seed_of"]
 
@@ -90,7 +90,7 @@ class SimulatedArm:
 
     command = "(simulated)"
 
-    def __init__(self, arm: Arm, *, seed: int, window_s: float) -> None:
+    def __init__(self, arm: Arm, *, seed: int, window_s: Callable[[LoadPoint], float]) -> None:
         self._arm, self._seed, self._window_s = arm, seed, window_s
         self._launch = ""
 
@@ -105,7 +105,7 @@ class SimulatedArm:
             result, counters = simulate_trial(
                 self._arm,
                 step.load,
-                window_s=times * self._window_s,
+                window_s=times * self._window_s(step.load),
                 launch_seed=seed_of(self._seed, self._launch),
                 trial_seed=seed_of(self._seed, self._launch, step.load.label, step.block, step.repeat, step.attempt),
                 trial_index=index,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -116,7 +117,7 @@ def budget(plan: Plan) -> Budget:
     return Budget(
         num_launches=num_launches,
         num_trials=num_trials,
-        measuring_s=num_trials * (plan.trial.warmup_s + plan.trial.window_s),
+        measuring_s=math.fsum(plan.trial_s(step.load) for turn in turns for step in turn),
     )
 
 
@@ -174,13 +175,13 @@ def _still_served(folder: Path) -> str:
 
 
 def _live_arms(plan: Plan, prompts: Sequence[Prompt], store: RunStore, closing: ExitStack) -> MakeLive:
-    questions = Questions(prompts=prompts, trial=plan.trial, seed=plan.seed)
+    questions = Questions.of(plan, prompts)
     launched = any(arm.url is None and arm.engine != "fake" for arm in plan.arms())
     ledger = closing.enter_context(LaunchLedger(store.folder)) if launched else None
 
     def make_live(arm: Arm) -> LiveArm:
         if arm.engine == "fake":
-            return SimulatedArm(arm, seed=plan.seed, window_s=plan.trial.window_s)
+            return SimulatedArm(arm, seed=plan.seed, window_s=plan.window_s)
         engine = get_engine(arm.engine)
         if arm.url is not None:
             return AttachedArm(arm, engine, questions)

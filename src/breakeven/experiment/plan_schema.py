@@ -148,6 +148,15 @@ class Plan(ServingPlan):
             for load in self.load
         )
 
+    def window_s(self, load: LoadPoint) -> float:
+        """Seconds of the measured window at one of the plan's load points."""
+        own = {point.label: plan.window_s for point, plan in zip(self.loads(), self.load, strict=True)}
+        return own.get(load.label) or self.trial.window_s
+
+    def trial_s(self, load: LoadPoint) -> float:
+        """Seconds of one trial: warm-up and window."""
+        return self.trial.warmup_s + self.window_s(load)
+
     def arms(self) -> tuple[Arm, ...]:
         """Every arm as engines take it, the baseline first, the others in the plan's order. The plan must be resolved."""
         names = sorted(self.arm_plans, key=lambda name: name != self.baseline)

@@ -40,6 +40,7 @@ class WorkloadPlan(Section):
 class LoadPlan(Section):
     concurrency: int | None = Field(default=None, ge=1, le=100_000, description="Closed loop: requests always under way")
     rate_per_s: float | None = Field(default=None, gt=0.0, le=1e6, description="Open loop: Poisson arrivals, requests per second")
+    window_s: float | None = Field(default=None, gt=0.0, le=86400.0, description="Length of its window (default: trial.window_s)")
 
     @model_validator(mode="after")
     def _one_kind(self) -> LoadPlan:

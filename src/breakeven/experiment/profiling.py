@@ -91,7 +91,7 @@ def profile(plan: Plan, arm: Arm, load: LoadPoint, folder: Path, *, seconds: flo
         closing.enter_context(RunLock(folder))
         end_leftovers(folder)
         ledger = closing.enter_context(LaunchLedger(folder))
-        questions = Questions(prompts=run_prompts(plan), trial=plan.trial, seed=plan.seed)
+        questions = Questions.of(plan, run_prompts(plan))
         live = LaunchedArm(
             arm, get_engine(arm.engine), questions, ledger=ledger, logs=folder / "logs", timeout_s=plan.start_timeout_s
         )
@@ -127,13 +127,14 @@ async def _profile(live: LaunchedArm, arm: Arm, load: LoadPoint, questions: Ques
             load,
             questions.prompts,
             seed=seed_of(questions.seed, load.label),
-            warmup_s=questions.trial.warmup_s,
+            warmup_s=questions.warmup_s,
             window_s=seconds,
             on_window_start=lambda: told(start),
             on_window_end=lambda: told(stop),
         )
         if not result.steady:
-            first = next((sample.error for sample in result.samples if sample.error is not None), "no answer in time")
+            errors = (sample.error for sample in result.samples if sample.error is not None)
+            first = next(errors, result.silence or "no answer in time")
             raise EngineError(f"arm {arm.name}: the load never became steady, so nothing was profiled ({first})")
         files = await _written(arm.profile_to)
     finally:

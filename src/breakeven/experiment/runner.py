@@ -1,7 +1,8 @@
 """Carries a plan out: block by block, launch, measure, store, end. Come what may, trials are kept and no server is left.
 
 A void trial is kept and tried again (`MAX_ATTEMPTS`). A server that dies takes its trial with it and is launched anew; an arm that
-keeps dying, or does not start, is given up and the others go on, unless it is the baseline: then nothing could be compared.
+keeps dying, does not start, or never gives a token is given up and the others go on, unless it is the baseline: then nothing could
+be compared.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from breakeven.experiment.schedule import MAX_ATTEMPTS, BlockSteps, Done, Key, P
 from breakeven.experiment.signalled import until_signalled
 from breakeven.experiment.store import RunStore
 from breakeven.experiment.trial import Trial
-from breakeven.experiment.voids import find_voids
+from breakeven.experiment.voids import NO_TOKENS, find_voids
 from breakeven.loadgen.measures import throughput
 from breakeven.loadgen.run import Progress
 from breakeven.loadgen.samples import ClientHealth, LoadResult, Void
@@ -32,6 +33,8 @@ __all__ = ["OpenComparisons", "Outcome", "carry_out"]
 OpenComparisons = Callable[[RunRecord], Iterable[Pair]]
 # First guess for the time a launch takes, until one has been seen.
 LAUNCH_GUESS_S = 20.0
+# Windows in which a server takes requests and says nothing, until its arm is given up where it has never said anything.
+MAX_SILENT_WINDOWS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,8 @@ class _Run:
         self._alive: dict[str, _Alive] = {}
         self._failed: dict[str, str] = {}
         self._was_ready: set[str] = set()
+        # windows without a token, of arms that have not given one since this start
+        self._num_silent: dict[str, int] = dict.fromkeys(self._arms, 0)
         self._launch_times_s: list[float] = []
         # what each block measures, where that is not everything: blocks before it are complete when it is asked for, so it stays
         self._wanted: dict[int, frozenset[Pair]] = {}
@@ -150,6 +155,11 @@ class _Run:
             key = (step.arm, step.load.label, step.block, step.repeat)
             before = self._done.get(key, Done())
             self._done[key] = Done(attempts=step.attempt + 1, spent=before.spent + 1, valid=trial.valid)
+            if self._is_silent(trial):
+                await self._stop(step.arm, "said nothing")
+                why = next(void.detail for void in trial.voids if void.code == NO_TOKENS)
+                self._give_up(step.arm, EngineDied(f"arm {step.arm}: {MAX_SILENT_WINDOWS} windows and nothing to measure: {why}"))
+                return
             died = any(void.code == "server_died" for void in trial.voids)
             if died:
                 await self._stop(step.arm, "died")
@@ -160,6 +170,15 @@ class _Run:
                     )
                 return
             step = replace(step, attempt=step.attempt + 1)
+
+    def _is_silent(self, trial: Trial) -> bool:
+        """Whether this window is one too many without a token. One load that stalls an arm that works is no reason."""
+        if not any(void.code == NO_TOKENS for void in trial.voids):
+            if any(sample.output_tokens for sample in trial.samples):
+                self._num_silent.pop(trial.arm, None)
+        elif trial.arm in self._num_silent:
+            self._num_silent[trial.arm] += 1
+        return self._num_silent.get(trial.arm, 0) >= MAX_SILENT_WINDOWS
 
     async def _measure(self, step: Step, alive: _Alive) -> Trial:
         self._tell(self._started(step))
@@ -177,7 +196,7 @@ class _Run:
             )
         except EngineDied as error:
             nothing = ClientHealth(loop_lag_p99_s=0.0, dispatch_delay_p99_s=0.0, cpu_share=0.0)
-            empty = LoadResult(window_s=self._plan.trial.window_s, samples=(), health=nothing, steady=False)
+            empty = LoadResult(window_s=self._plan.window_s(step.load), samples=(), health=nothing, steady=False)
             measured, voids = Measured(result=empty, counters=None), (Void(code="server_died", detail=str(error)),)
         alive.num_trials += 1
         return Trial(
@@ -249,23 +268,25 @@ class _Run:
             raise failures[0]
 
     def _started(self, step: Step) -> TrialStarted:
-        left, launches = self._left()
+        left, left_s, launches = self._left()
         settled = sum(done.settled for done in self._done.values())
-        trial_s = self._plan.trial.warmup_s + self._plan.trial.window_s
         launch_s = sum(self._launch_times_s) / len(self._launch_times_s) if self._launch_times_s else LAUNCH_GUESS_S
-        return TrialStarted(step=step, number=settled + 1, total=settled + left, eta_s=left * trial_s + launches * launch_s)
+        # of a block that is added while a verdict is open, only this trial is certain
+        left_s = max(left_s, self._plan.trial_s(step.load))
+        return TrialStarted(step=step, number=settled + 1, total=settled + left, eta_s=left_s + launches * launch_s)
 
-    def _left(self) -> tuple[int, int]:
-        """Trials and launches still to come in the blocks that are certain."""
-        trials = launches = 0
+    def _left(self) -> tuple[int, float, int]:
+        """Trials, their seconds, and launches still to come in the blocks that are certain."""
+        trials, trials_s, launches = 0, 0.0, 0
         latest = self._wanted[max(self._wanted)] if self._wanted else None
         for block in range(self._plan.launches.min):
             wanted = self._wanted.get(block, latest if self._plan.curve is not None else None)
             for turn in planned_steps(self._plan, block, wanted, side_by_side=self._side_by_side):
                 left = [step for step in turn if step.arm not in self._failed and not self._is_settled(step)]
                 trials += len(left)
+                trials_s += sum(self._plan.trial_s(step.load) for step in left)
                 launches += len({step.arm for step in left} - set(self._alive))
-        return max(1, trials), launches
+        return max(1, trials), trials_s, launches
 
     def _is_settled(self, step: Step) -> bool:
         done = self._done.get((step.arm, step.load.label, step.block, step.repeat))

@@ -21,12 +21,12 @@ from breakeven.engines.server_log import log_lines
 from breakeven.errors import EngineDied, EngineError, LaunchError
 from breakeven.experiment.estimated_acceptance import LogWindow, with_estimated_acceptance
 from breakeven.experiment.live import MAX_STRETCH, Measured, seed_of
-from breakeven.experiment.plan_sections import TrialPlan
+from breakeven.experiment.plan_schema import Plan
 from breakeven.experiment.schedule import Step
 from breakeven.loadgen.answers import GreedyAnswer, OnAnswer, ask_greedily
 from breakeven.loadgen.client import Endpoint
 from breakeven.loadgen.run import Progress, run_load
-from breakeven.loadgen.samples import Prompt
+from breakeven.loadgen.samples import LoadPoint, Prompt
 
 __all__ = ["AttachedArm", "LaunchedArm", "Questions", "log_name", "shown_command"]
 
@@ -44,8 +44,13 @@ class Questions:
     """What every arm of a run is asked: the same prompts in the same order at the same place of every block."""
 
     prompts: Sequence[Prompt]
-    trial: TrialPlan
+    warmup_s: float
+    window_s: Callable[[LoadPoint], float]
     seed: int
+
+    @staticmethod
+    def of(plan: Plan, prompts: Sequence[Prompt]) -> Questions:
+        return Questions(prompts=prompts, warmup_s=plan.trial.warmup_s, window_s=plan.window_s, seed=plan.seed)
 
 
 class LaunchedArm:
@@ -202,6 +207,7 @@ async def _measure(
     Raises:
         EngineDied: `check_alive` says so, or the counters cannot be read any more.
     """
+    window_s = questions.window_s(step.load)
     edges: list[Counters] = []
     num_waiting: list[int] = []
     gauges: list[float] = []
@@ -215,7 +221,7 @@ async def _measure(
 
     async def look_at_queue(counters: Scraper) -> None:
         while True:
-            await asyncio.sleep(questions.trial.window_s / (QUEUE_LOOKS + 1))
+            await asyncio.sleep(window_s / (QUEUE_LOOKS + 1))
             look(await counters.counters())
             if (well := await counters.is_healthy()) is not None:
                 healthy.append(well)
@@ -240,9 +246,9 @@ async def _measure(
             step.load,
             questions.prompts,
             seed=seed_of(questions.seed, step.load.label, step.block, step.repeat),
-            warmup_s=questions.trial.warmup_s,
-            window_s=questions.trial.window_s,
-            max_window_s=MAX_STRETCH * questions.trial.window_s,
+            warmup_s=questions.warmup_s,
+            window_s=window_s,
+            max_window_s=MAX_STRETCH * window_s,
             on_window_start=open_window,
             on_window_end=close_window,
             on_progress=on_progress,

@@ -13,7 +13,9 @@ from breakeven.loadgen.measures import mean_under_way, num_errors, tokens_in_win
 from breakeven.loadgen.run import MIN_TOKENS
 from breakeven.loadgen.samples import LoadPoint, LoadResult, Void
 
-__all__ = ["find_voids"]
+__all__ = ["NO_TOKENS", "find_voids"]
+
+NO_TOKENS = "no_tokens"
 
 # A failed request leaves its slot empty for a while; one in a hundred moves throughput by less than a third of the usual threshold.
 MAX_ERROR_SHARE = 0.01
@@ -60,6 +62,10 @@ def _load_voids(load: LoadPoint, result: LoadResult) -> list[Void]:
     if failed > MAX_ERROR_SHARE * len(result.samples):
         first = next((sample.error for sample in result.samples if sample.error is not None), "")
         voids.append(Void(code="errors", detail=f"{failed} of {len(result.samples)} requests failed (first: {first})"))
+    if result.silence:
+        told = f"not one token came in {result.window_s:.0f} s: {result.silence}; expected server-sent events, data: {{...}}"
+        advice = "look at the server's log and at what stands between; if first tokens take longer, lengthen trial.warmup_s"
+        return [*voids, Void(code=NO_TOKENS, detail=f"{told}; {advice}")]
     if not result.steady:
         voids.append(Void(code="unsteady", detail="the window began before every slot had its first token, or never began"))
     tokens = tokens_in_window(result)
@@ -67,7 +73,8 @@ def _load_voids(load: LoadPoint, result: LoadResult) -> list[Void]:
         voids.append(
             Void(
                 code="too_few_tokens",
-                detail=f"{tokens} tokens in {result.window_s:g} s, expected at least {MIN_TOKENS}; try a longer trial.window_s",
+                detail=f"{tokens} tokens in {result.window_s:g} s, expected at least {MIN_TOKENS}; "
+                "try a longer window_s, of the load point or of trial",
             )
         )
     return voids

@@ -14,6 +14,7 @@ from breakeven.loadgen.degenerate import degenerate_reason
 from breakeven.loadgen.health import LoopWatch
 from breakeven.loadgen.prompts import prompt_sequence
 from breakeven.loadgen.samples import LoadPoint, LoadResult, Prompt, RequestSample
+from breakeven.loadgen.silence import PINGS_TIMEOUT_S, only_pings, silence
 from breakeven.loadgen.traffic import Request, Traffic
 
 __all__ = ["ENOUGH_TOKENS", "MIN_TOKENS", "STEADY_TIMEOUT_S", "Progress", "run_load"]
@@ -76,8 +77,10 @@ async def run_load(
     `max_window_s` lets a slow server have a longer window, in whole times `window_s`: as long as ENOUGH_TOKENS take at the speed
     seen before it opens, and longer while fewer than MIN_TOKENS have come. The rule is the same for every arm.
 
-    Where no token at all has come by the end of the warm-up and requests have failed, there is no window: the result is not
-    `steady`, its samples are the failures, its times count from the start of the warm-up, and no callback of the window is called.
+    Where no token at all has come by then and requests have failed, or no slot has got one, there is no window: the result is not
+    `steady`, its samples are those requests, its times count from the start of the warm-up, and no callback of the window is
+    called.
+    Pings alone are waited for PINGS_TIMEOUT_S. `LoadResult.silence` says what came where no token did.
 
     Returns:
         Every request that was under way in the window, those that its edges cut included.
@@ -95,8 +98,9 @@ async def run_load(
         try:
             start_s = time.perf_counter()
             await _go_on(traffic, "warm-up", start_s + warmup_s, on_progress)
-            steady = await _settle(traffic, start_s + warmup_s + steady_timeout_s, on_progress)
-            if traffic.num_errors and not traffic.num_tokens:
+            warm_s = start_s + warmup_s
+            steady = await _settle(traffic, warm_s, steady_timeout_s, on_progress)
+            if (traffic.num_errors and not traffic.num_tokens) or (not steady and silence(traffic.answers)):
                 window_s, steady = time.perf_counter() - start_s, False
             else:
                 step_s = window_s
@@ -107,18 +111,25 @@ async def run_load(
                 if on_window_start is not None:
                     await on_window_start()
                 await _go_on(traffic, "window", start_s + window_s, on_progress)
-                while traffic.num_tokens - before < MIN_TOKENS and window_s + step_s <= longest_s:
+                while (
+                    traffic.num_tokens - before < MIN_TOKENS
+                    and window_s + step_s <= longest_s
+                    and not _stays_silent(traffic, start_s, steady_timeout_s)
+                ):
                     window_s += step_s
                     await _go_on(traffic, "window", start_s + window_s, on_progress)
                 watch.stop()
                 if on_window_end is not None:
                     await on_window_end()
-                await traffic.drain(start_s + window_s + drain_s)
+                if not _stays_silent(traffic, start_s, steady_timeout_s):
+                    await traffic.drain(start_s + window_s + drain_s)
+            # before requests under way are cut off, which looks like an end
+            silent = silence(traffic.answers)
         finally:
             watch.stop()
             await traffic.stop()
     samples = [_sample(request, start_s) for request in traffic.requests if _is_inside(request, start_s, window_s)]
-    return LoadResult(window_s=window_s, samples=samples, health=watch.health(samples), steady=steady)
+    return LoadResult(window_s=window_s, samples=samples, health=watch.health(samples), steady=steady, silence=silent)
 
 
 def _window_s(step_s: float, longest_s: float, tokens_per_s: float | None) -> float:
@@ -136,14 +147,26 @@ async def _go_on(traffic: Traffic, phase: _Phase, until_s: float, show: _Show) -
         await asyncio.sleep(min(left_s, _PROGRESS_S))
 
 
-async def _settle(traffic: Traffic, until_s: float, show: _Show) -> bool:
+async def _settle(traffic: Traffic, since_s: float, timeout_s: float, show: _Show) -> bool:
     shown_s = -math.inf
-    while not (ready := traffic.check()) and time.perf_counter() < until_s:
+    while (
+        not (ready := traffic.check())
+        and time.perf_counter() < since_s + timeout_s
+        and not _stays_silent(traffic, since_s, timeout_s)
+    ):
         if time.perf_counter() - shown_s >= _PROGRESS_S:
             shown_s = time.perf_counter()
             _report(traffic, "settling", 0.0, show)
         await asyncio.sleep(_POLL_S)
     return ready
+
+
+def _stays_silent(traffic: Traffic, since_s: float, timeout_s: float) -> bool:
+    """Whether no token has come at all, for as long as that is waited for: less long where pings are all that comes."""
+    waited_s = time.perf_counter() - since_s
+    if waited_s < min(timeout_s, PINGS_TIMEOUT_S):
+        return False
+    return bool(silence(traffic.answers)) and (waited_s >= timeout_s or only_pings(traffic.answers))
 
 
 def _report(traffic: Traffic, phase: _Phase, left_s: float, show: _Show) -> None:

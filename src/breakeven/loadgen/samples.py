@@ -80,12 +80,16 @@ class ClientHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """`steady` is False where the window had to begin before every slot had its first token, or never began (see `run_load`)."""
+    """`steady` is False where the window had to begin before every slot had its first token, or never began (see `run_load`).
+
+    `silence`: what came in place of tokens where not one came and no request failed; empty otherwise.
+    """
 
     window_s: float
     samples: Sequence[RequestSample]
     health: ClientHealth
     steady: bool = True
+    silence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,7 @@ VoidReason = Literal[
     "degenerate_output",
     "errors",
     "foreign_traffic",
+    "no_tokens",
     "preempted",
     "queued",
     "server_died",

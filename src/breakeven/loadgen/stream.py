@@ -27,6 +27,7 @@ MAX_TOKENS = 100_000_000
 MAX_REPORTED = 128
 
 _REASON_CHARS = 160
+_OTHER_CHARS = 40
 
 
 class StreamError(Exception):
@@ -43,6 +44,7 @@ class AnswerStream:
     """Fills itself from the body of one response, in pieces of any size.
 
     Times are whatever clock the caller feeds. `arrivals` are (time, cumulative output tokens); pieces of one read share a time.
+    `other_line` is the first line that carries no data and is not empty, `num_other_lines` counts all that carry none.
     """
 
     __slots__ = (
@@ -54,6 +56,9 @@ class AnswerStream:
         "done",
         "finish_reason",
         "first_token_s",
+        "num_events",
+        "num_other_lines",
+        "other_line",
         "output_tokens",
         "prompt_tokens",
         "speculation",
@@ -67,6 +72,9 @@ class AnswerStream:
         self.finish_reason: str | None = None
         self.speculation: dict[str, int | list[int]] | None = None
         self.done = False
+        self.num_events = 0
+        self.num_other_lines = 0
+        self.other_line = ""
         self._text: list[str] = []
         self._num_chars = 0
         self._last_text_s: float | None = None
@@ -91,6 +99,10 @@ class AnswerStream:
             # Engines put each JSON document on one line; other fields and comments (keep-alive pings) carry nothing for us.
             if line.startswith(b"data:"):
                 self._take(line[5:].strip(), now_s)
+            else:
+                self.num_other_lines += 1
+                if not self.other_line:
+                    self.other_line = printable(line[: 8 * _OTHER_CHARS].decode("utf-8", "replace"), _OTHER_CHARS)
 
     def end(self) -> None:
         """The body is complete.
@@ -104,6 +116,7 @@ class AnswerStream:
             raise StreamError("no usage counts in the stream: the server ignores stream_options.include_usage")
 
     def _take(self, payload: bytes, now_s: float) -> None:
+        self.num_events += 1
         if payload == b"[DONE]":
             self.done = True
             return

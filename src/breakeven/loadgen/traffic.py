@@ -57,6 +57,11 @@ class Traffic:
             self._spawn(self._arrive(poisson_times(point.rate_per_s, seed)))
 
     @property
+    def answers(self) -> list[Answer]:
+        """To everything sent, in order."""
+        return [request.answer for request in self.requests]
+
+    @property
     def num_tokens(self) -> int:
         """Output tokens that have arrived so far."""
         return self._num_tokens_ended + sum(request.answer.stream.output_tokens for request in self.under_way)

@@ -53,7 +53,7 @@ def curve_plan(**changes: Any) -> Plan:
 
 def measured(plan: Plan, folder: Path) -> RunRecord:
     def make_live(arm: Arm) -> LiveArm:
-        return SimulatedArm(arm, seed=plan.seed, window_s=30.0)
+        return SimulatedArm(arm, seed=plan.seed, window_s=plan.window_s)
 
     with RunStore(folder, plan) as store:
         store.begin({})
@@ -152,7 +152,7 @@ def test_a_run_cut_short_ends_with_the_trials_of_one_that_was_not(tmp_path: Path
                 raise Stop
 
         def make_live(arm: Arm) -> LiveArm:
-            return SimulatedArm(arm, seed=plan.seed, window_s=30.0)
+            return SimulatedArm(arm, seed=plan.seed, window_s=plan.window_s)
 
         with RunStore(tmp_path / "cut", plan) as store:
             store.begin({})

@@ -196,11 +196,20 @@ def test_tokens_that_are_no_secrets_pass() -> None:
         ("[{concurrency: 1, rate_per_s: 2}]", "load.0: expected either concurrency or rate_per_s"),
         ("[{}]", "load.0: expected either concurrency or rate_per_s"),
         ("[{concurrency: 2}, {concurrency: 2}]", "load point c=2 is listed twice"),
+        ("[{concurrency: 2}, {concurrency: 2, window_s: 60}]", "load point c=2 is listed twice"),
+        ("[{concurrency: 2, window_s: 0}]", "load.0.window_s"),
         ("[{concurrency: 9}]", "load point c=9 is above the max_running_requests of arm 'plain' (8): requests would queue"),
     ],
 )
 def test_mistakes_in_load(load: str, expected: str) -> None:
     assert expected in refusal(plan_with("  plain:", load))
+
+
+def test_a_load_point_may_have_a_window_of_its_own() -> None:
+    plan = parse_plan(plan_with("  plain:", "[{concurrency: 1, window_s: 60}, {concurrency: 2}]"), "plan.yaml")
+    one, two = plan.loads()
+    assert (plan.window_s(one), plan.window_s(two)) == (60.0, plan.trial.window_s)
+    assert plan.trial_s(one) - plan.trial_s(two) == 60.0 - plan.trial.window_s
 
 
 def test_a_forced_baseline_is_refused() -> None:
@@ -285,6 +294,13 @@ def test_difference_names_keys_and_lets_budgets_change() -> None:
     # of a list, what is in it
     before, changed = (parse_plan(MINIMAL.replace("plain: {}", f"plain: {{extra_flags: ['--{x}']}}"), "p") for x in "ab")
     assert plan_difference(before, changed) == ["""arms.plain.extra_flags: '["--a"]' -> '["--b"]'"""]
+    # of load points, the key of the one that differs, however many stand before it
+    points = [f"{{concurrency: {number}}}" for number in range(1, 6)]
+    before, changed = (
+        parse_plan(plan_with("  plain:", f"[{', '.join([*points, last])}]"), "p")
+        for last in ("{concurrency: 6}", "{concurrency: 6, window_s: 60}")
+    )
+    assert plan_difference(before, changed) == ["load.5.window_s: nothing -> 60.0"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from aiohttp.test_utils import TestServer
 from breakeven.acceptance import Acceptance
 from breakeven.engines.base import Arm, Speculation
 from breakeven.engines.registry import get_engine
-from breakeven.experiment.plan_sections import TrialPlan
 from breakeven.experiment.schedule import Step
 from breakeven.experiment.served import AttachedArm, Questions
 from breakeven.experiment.summary import trial_acceptance
@@ -86,7 +85,7 @@ async def measure() -> AsyncIterator[Measure]:
         arm = Arm(name="a", engine="sglang", url=str(started.make_url("")).rstrip("/"), speculation=speculation)
         load = LoadPoint(concurrency=2, max_tokens=NUM_TOKENS)
         prompts = [Prompt(id="p", kind="k", messages=(("user", "hi"),))]
-        questions = Questions(prompts=prompts, trial=TrialPlan(warmup_s=0.05, window_s=0.3), seed=0)
+        questions = Questions(prompts=prompts, warmup_s=0.05, window_s=lambda load: 0.3, seed=0)
         live = AttachedArm(arm, get_engine("sglang"), questions)
         await live.start("a/attached", lambda _elapsed_s, _line: None)
         step = Step(arm="a", load=load, block=0, repeat=0, order=0)

@@ -16,7 +16,7 @@ from breakeven.engines.base import Arm
 from breakeven.errors import EngineDied, EngineError, LaunchError, StoreError
 from breakeven.experiment.events import ArmFailed, Event, Note, TrialEnded, TrialStarted
 from breakeven.experiment.live import LiveArm, Measured, SimulatedArm
-from breakeven.experiment.measure import measure
+from breakeven.experiment.measure import budget, measure
 from breakeven.experiment.plan import Plan
 from breakeven.experiment.record import RunRecord
 from breakeven.experiment.runner import Outcome
@@ -36,6 +36,7 @@ class Rig:
         self.events: list[Event] = []
         self.refuse_start: Callable[[str, int], bool] = lambda arm, nth: False
         self.die: Callable[[Step, int], bool] = lambda step, nth: False
+        self.silent: Callable[[Step, int], bool] = lambda step, nth: False
         self.before_trial: Callable[[int], None] = lambda nth: None
         self.starts: Counter[str] = Counter()
         self.num_measured = 0
@@ -55,7 +56,7 @@ class _RiggedArm:
 
     def __init__(self, rig: Rig, arm: Arm) -> None:
         self.rig, self.arm = rig, arm
-        self.inner = SimulatedArm(arm, seed=rig.plan.seed, window_s=rig.plan.trial.window_s)
+        self.inner = SimulatedArm(arm, seed=rig.plan.seed, window_s=rig.plan.window_s)
 
     async def start(self, launch: str, on_wait: Callable[[float, str], None]) -> Mapping[str, object]:
         self.rig.log.append(f"start {launch}")
@@ -71,7 +72,11 @@ class _RiggedArm:
         await asyncio.sleep(0)
         if self.rig.die(step, self.rig.num_measured):
             raise EngineDied(f"arm {self.arm.name}: the server exited on SIGSEGV", log_tail=("segfault",))
-        return await self.inner.measure(step, index, on_progress)
+        measured = await self.inner.measure(step, index, on_progress)
+        if self.rig.silent(step, self.rig.num_measured):
+            nothing = replace(measured.result, samples=(), steady=False, silence="1 request got nothing at all")
+            return replace(measured, result=nothing)
+        return measured
 
     async def stop(self) -> None:
         self.rig.log.append(f"stop {self.arm.name}")
@@ -119,6 +124,18 @@ def test_launches_of_a_block_share_their_block_and_no_launch_spans_two(tmp_path:
     assert blocks == {"plain/1": {0}, "eagle/1": {0}, "plain/2": {1}, "eagle/2": {1}}
 
 
+def test_the_window_of_a_load_is_its_own_and_counts_in_what_is_left(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
+    plan = make_plan(launches="{min: 1, max: 1}", repeats=1)
+    plan = plan.model_copy(update={"load": (plan.load[0].model_copy(update={"window_s": 40.0}), plan.load[1])})
+    rig = Rig(plan)
+    rig.run(tmp_path / "run")
+    windows = {(trial.arm, trial.load.label): trial.window_s for trial in read_run(tmp_path / "run").trials}
+    assert windows == {("plain", "c=1"): 40.0, ("plain", "c=4"): 10.0, ("eagle", "c=1"): 40.0, ("eagle", "c=4"): 10.0}
+    left = [event.eta_s for event in rig.of(TrialStarted) if isinstance(event, TrialStarted)]
+    assert left[0] - left[-1] in (60.0, 90.0)  # all but the last trial, which is of either load
+    assert budget(plan).measuring_s == 100.0
+
+
 def test_void_trials_are_kept_and_tried_again(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
     plan = make_plan(arms="  broken: {simulation: {error_probability: 1.0}}", launches="{min: 1, max: 1}", repeats=1)
     rig = Rig(plan)
@@ -130,6 +147,38 @@ def test_void_trials_are_kept_and_tried_again(tmp_path: Path, make_plan: Callabl
     assert {void.code for trial in trials for void in trial.voids} >= {"errors"}
     assert outcome.failed == {}
     assert Rig(plan).run(tmp_path / "run") == outcome
+
+
+def test_an_arm_that_never_gives_a_token_is_given_up_after_two_windows(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
+    rig = Rig(make_plan())
+    rig.silent = lambda step, nth: step.arm == "eagle"
+    outcome = rig.run(tmp_path / "run")
+    record = read_run(tmp_path / "run")
+    assert "2 windows and nothing to measure: not one token came in 10 s: 1 request got nothing at all" in outcome.failed["eagle"]
+    assert [trial.voids[0].code for trial in record.trials if trial.arm == "eagle"] == ["no_tokens"] * 2
+    assert sum(trial.arm == "plain" and trial.valid for trial in record.trials) == 8
+    assert not rig.alive
+
+
+def test_a_baseline_that_never_gives_a_token_ends_the_run(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
+    rig = Rig(make_plan())
+    rig.silent = lambda step, nth: step.arm == "plain"
+    with pytest.raises(EngineError, match="nothing can be compared"):
+        rig.run(tmp_path / "run")
+    assert not rig.alive
+
+
+def test_an_arm_that_has_worked_is_not_given_up_for_its_silence(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
+    rig = Rig(make_plan(repeats=1))
+    spoken: set[str] = set()
+
+    def silent(step: Step, nth: int) -> bool:
+        first = step.arm not in spoken
+        spoken.add(step.arm)
+        return step.arm == "eagle" and not first
+
+    rig.silent = silent
+    assert rig.run(tmp_path / "run").failed == {}
 
 
 def test_a_server_that_dies_once_is_launched_anew_in_the_same_block(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
@@ -282,6 +331,10 @@ def test_blocks_are_added_while_the_verdict_is_open(tmp_path: Path, make_plan: C
     rig.run(tmp_path / "run")
     blocks = {name: {block for arm, _, block, _ in keys(read_run(tmp_path / "run")) if arm == name} for name in ("plain", "close")}
     assert blocks == {"plain": {0, 1, 2, 3}, "close": {0, 1, 2, 3}}
+    # what is left of a block that was added is a trial at least
+    added = [event for event in rig.of(TrialStarted) if isinstance(event, TrialStarted) and event.step.block >= 2]
+    assert added
+    assert all(event.eta_s >= rig.plan.trial_s(event.step.load) for event in added)
 
 
 def test_what_events_show(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:

@@ -48,6 +48,14 @@ def test_each_reason(simulation: Mapping[str, object], expected: str) -> None:
     assert set(codes(arm, LOAD, result, counters)) == {expected}
 
 
+def test_a_server_without_a_token() -> None:
+    arm, result, _ = simulated()
+    silent = replace(result, samples=(), steady=False, silence="4 requests got 90 lines without data and not one event")
+    (void,) = find_voids(arm, LOAD, silent, None)
+    assert void.code == "no_tokens"
+    assert "not one token came in 20 s: 4 requests got 90 lines without data" in void.detail
+
+
 def test_a_server_that_counts_more_than_was_asked_for() -> None:
     arm, result, _ = simulated()
     lied = replace(result, samples=[replace(sample, output_tokens=7 * 64) for sample in result.samples])

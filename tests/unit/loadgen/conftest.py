@@ -28,6 +28,7 @@ class Script:
     cut_after: int | None = None
     stop_after: int | None = None  # ends politely but early: no finish reason, no [DONE]
     raw: bytes | None = None
+    pings: int = 0  # comments sent before anything else, `interval_s` apart
     text: str = "word{index} "
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -67,6 +68,9 @@ class ScriptedServer:
         if script.raw is not None:
             await response.write(script.raw)
             return response
+        for _ in range(script.pings):
+            await response.write(b": ping\n\n")
+            await asyncio.sleep(script.interval_s)
         await asyncio.sleep(script.first_s)
         await response.write(self._chunk({"role": "assistant", "content": ""}, 0))
         sent = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from breakeven.loadgen import traffic
+from breakeven.loadgen import run, traffic
 from breakeven.loadgen.health import client_voids
 from breakeven.loadgen.measures import decode_time_per_token, mean_under_way, throughput
 from breakeven.loadgen.run import MIN_TOKENS, Progress, _window_s, run_load
@@ -74,6 +74,41 @@ async def test_the_window_does_not_wait_for_ever(serve: Any, script: Any, prompt
     result = await load(server, prompts, LoadPoint(concurrency=2), warmup_s=0.05, window_s=0.2, steady_timeout_s=0.1)
     assert not result.steady
     assert [(sample.first_token_s, sample.output_tokens) for sample in result.samples] == [(None, 0)] * 2
+
+
+async def test_pings_without_a_token_are_not_waited_for_as_long(
+    serve: Any, script: Any, prompts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "PINGS_TIMEOUT_S", 0.3)
+    server = await serve(script(pings=10**6, interval_s=0.02))
+
+    async def never() -> None:
+        raise AssertionError("there is no window")
+
+    begun_s = time.perf_counter()
+    result = await load(server, prompts, LoadPoint(concurrency=2), warmup_s=0.05, window_s=30.0, on_window_start=never)
+    assert time.perf_counter() - begun_s < 5
+    assert not result.steady
+    assert result.silence.startswith("2 requests got ")
+    assert "without data (the first being ': ping') and not one event" in result.silence
+
+
+async def test_pings_before_tokens_are_no_silence(serve: Any, script: Any, prompts: Any) -> None:
+    server = await serve(script(pings=5, interval_s=0.01))
+    result = await load(server, prompts, LoadPoint(concurrency=2, max_tokens=1000), warmup_s=0.05, window_s=0.2)
+    assert (result.steady, result.silence) == (True, "")
+    assert all(sample.output_tokens for sample in result.samples)
+
+
+async def test_open_loop_without_a_token_ends_its_window(
+    serve: Any, script: Any, prompts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "PINGS_TIMEOUT_S", 0.3)
+    server = await serve(script(pings=10**6, interval_s=0.02))
+    begun_s = time.perf_counter()
+    result = await load(server, prompts, LoadPoint(rate_per_s=20.0), warmup_s=0.05, window_s=0.4, max_window_s=3.2, drain_s=30.0)
+    assert time.perf_counter() - begun_s < 5
+    assert "not one event" in result.silence
 
 
 async def test_callbacks_run_at_the_edges_under_load(serve: Any, script: Any, prompts: Any) -> None:

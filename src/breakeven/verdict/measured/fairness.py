@@ -23,10 +23,11 @@ _MEANINGS = {
     "degenerate_output": "answers were loops or empty: read them; NaN logits or a wrong chat template look like this",
     "errors": "requests failed: read the server's log in the run folder",
     "foreign_traffic": "somebody else used the server: give the run a server of its own",
+    "no_tokens": "requests were taken and no token came back: see the list of trials for what came, and the log of the server",
     "preempted": "the KV cache was too small for the load: lower it or give the cache more memory",
     "queued": "requests waited for admission: raise max_running_requests on every arm, or lower the load",
     "server_died": "the server died: read its log in the run folder",
-    "too_few_tokens": "too few tokens arrived to measure: lengthen trial.window_s",
+    "too_few_tokens": "too few tokens arrived to measure: lengthen window_s, of the load point or of trial",
     "too_many_tokens": "answers were longer than asked for: the server ignores max_tokens or counts wrong",
     "unsteady": "the load was not steady when the window began: lengthen the warm-up, or lower the load",
 }
@@ -186,7 +187,7 @@ def _about_voids(codes: Collection[str]) -> str:
     if "too_few_tokens" in codes:
         told += (
             " A window with too few tokens is mostly a slow one, so the speeds that are left may flatter an arm: measure again with"
-            " a longer trial.window_s, under another --name."
+            " a longer window_s, of the load point or of trial, under another --name."
         )
     return told
 

@@ -55,7 +55,7 @@ def plan(**changes: Any) -> Plan:
 
 def measured(chosen: Plan, folder: Path) -> RunRecord:
     def make_live(arm: Arm) -> LiveArm:
-        return SimulatedArm(arm, seed=chosen.seed, window_s=30.0)
+        return SimulatedArm(arm, seed=chosen.seed, window_s=chosen.window_s)
 
     with RunStore(folder, chosen) as store:
         store.begin({})
