@@ -5,37 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.printed.conftest import read
 
-from breakeven.printed.definitions import Surface, draft_shape
-from breakeven.printed.figures import PrintedFigure
 from breakeven.printed.formulas import DraftShape, RateFormula
-from breakeven.printed.reading import Reading, read_printed
-from breakeven.versions import Version
+from breakeven.printed.result import Reading
 
 OLD, NEW = RateFormula.LENGTH_OVER_SLOTS, RateFormula.ACCEPTED_OVER_DRAFTED
-
-
-def read(
-    length: str | None,
-    rate: str | None,
-    flags: tuple[int | None, int | None, int | None] = (3, 1, 4),
-    version: str | None = None,
-    engine: str = "sglang",
-    surface: Surface = "log",
-    method: str = "eagle3",
-    drafted_share: float | None = None,
-) -> Reading:
-    steps, topk, draft_tokens = flags
-    return read_printed(
-        engine=engine,
-        shape=draft_shape(engine, steps=steps, topk=topk, draft_tokens=draft_tokens),
-        length=PrintedFigure.parse(length) if length else None,
-        rate=PrintedFigure.parse(rate) if rate else None,
-        version=Version.parse(version) if version else None,
-        surface=surface,
-        method=method,
-        drafted_share=drafted_share,
-    )
 
 
 def length_of(reading: Reading) -> float:
@@ -124,30 +99,6 @@ def test_real_log_line_with_topk_and_draft_tokens_only() -> None:
     assert read("1.75", "0.11", (None, 4, 8)).formulas == (NEW,)
 
 
-def test_release_that_contradicts_the_pair() -> None:
-    reading = read("1.00", "0.25", version="0.5.12")
-    assert reading.status == "contradictory"
-    assert not reading.is_trusted
-    assert "here 0.00" in reading.doubt
-    assert "0.5.6 to 0.5.10.post1" in reading.doubt
-
-
-def test_release_that_prints_no_rate() -> None:
-    assert "prints no rate" in read("1.68", "0.42", version="0.5.2").doubt
-
-
-def test_pair_that_fits_nothing() -> None:
-    reading = read("2.5", "0.90")
-    assert reading.status == "contradictory"
-    assert reading.accept_length is None
-    assert "number of draft tokens" in reading.doubt
-
-
-def test_length_beyond_what_is_drafted() -> None:
-    reading = read("4.70", None)
-    assert reading.status == "contradictory"
-
-
 def test_newer_release_is_read_but_unverified() -> None:
     reading = read("2.26", "0.42", version="0.6.1")
     assert reading.is_trusted
@@ -219,30 +170,6 @@ def test_what_a_release_prints_is_read_back(slots: int, filled: float, is_new: b
     reading = read(f"{length:.2f}", f"{formula.rate(length, shape):.2f}", (slots - 1, 1, slots))
     assert formula in reading.formulas
     assert length_of(reading) == pytest.approx(length, abs=0.0101)
-
-
-@pytest.mark.parametrize(
-    ("length", "rate", "meaning"),
-    [
-        ("2.53", "0.70", "acceptance of each draft given the ones before"),
-        ("2.50", "0.60", "(length - 1) / length"),
-        ("2.53", "0.90", ""),
-    ],
-)
-def test_a_pair_that_somebody_worked_out_is_named(length: str, rate: str, meaning: str) -> None:
-    reading = read(length, rate, flags=(None, None, 3), version="0.11.0", engine="vllm")
-    assert reading.status == "contradictory"
-    assert meaning in reading.doubt
-    assert ("no rate of this engine" in reading.doubt) == bool(meaning)
-
-
-@pytest.mark.parametrize("flags", [(1, 1, None), (3, 1, 2), (1, 4, 9), (None, None, 2)])
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "inhouse"])
-@pytest.mark.parametrize("length", ["2.00", "3.20"])
-def test_a_length_at_or_beyond_what_drafts_allow_is_a_reading_too(
-    length: str, engine: str, flags: tuple[int | None, int | None, int | None]
-) -> None:
-    assert read(length, "0.25", flags=flags, version=None, engine=engine).status in {"contradictory", "ambiguous", "settled"}
 
 
 @pytest.mark.parametrize(("version", "is_bound"), [("0.6.3", True), ("0.8.5", True), ("0.9.2", False), ("0.33.0", False)])

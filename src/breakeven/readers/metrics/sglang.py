@@ -8,8 +8,9 @@ from breakeven.findings import Finding
 from breakeven.printed.definitions import draft_shape
 from breakeven.printed.figures import PrintedFigure
 from breakeven.printed.formulas import DraftShape
-from breakeven.printed.reading import Candidate, read_printed
-from breakeven.printed.reading import Reading as PrintedReading
+from breakeven.printed.reading import read_printed
+from breakeven.printed.result import Candidate
+from breakeven.printed.result import Reading as PrintedReading
 from breakeven.readers.dumps import Window
 from breakeven.readers.effects import Level
 from breakeven.readers.figures import known

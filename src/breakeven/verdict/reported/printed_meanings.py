@@ -7,7 +7,7 @@ from collections import defaultdict
 from breakeven.engines.version_facts import first_support
 from breakeven.printed.definitions import definitions_for, rate_has_changed
 from breakeven.printed.formulas import LengthFormula, RateFormula
-from breakeven.printed.reading import Reading
+from breakeven.printed.result import Reading
 from breakeven.units import plural
 from breakeven.verdict.reported.arms import LoadKey
 from breakeven.verdict.reported.case import Case

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.printed.formulas import LengthFormula
-from breakeven.printed.reading import Candidate, Reading, read_printed
+from breakeven.printed.reading import read_printed
+from breakeven.printed.result import Candidate, Reading
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
 from breakeven.versions import Span
 

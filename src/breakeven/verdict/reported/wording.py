@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from breakeven.printed.definitions import DEFINITIONS, DEFINITIONS_IN_THE_WILD, Definition
-from breakeven.printed.reading import Candidate
+from breakeven.printed.result import Candidate
 from breakeven.verdict.reported.readings import ArmReading
 from breakeven.versions import Span
 
