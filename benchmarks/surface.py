@@ -142,7 +142,7 @@ def full_grid(record: RunRecord) -> Iterable[tuple[str, str]]:
 
 def measure(plan: Plan, choose: Callable[[RunRecord], Iterable[tuple[str, str]]]) -> Measured:
     def make_live(arm: Arm) -> LiveArm:
-        return SimulatedArm(arm, seed=plan.seed, window_s=plan.trial.window_s)
+        return SimulatedArm(arm, seed=plan.seed, window_s=plan.window_s)
 
     with tempfile.TemporaryDirectory() as folder, RunStore(Path(folder) / "run", plan) as store:
         store.begin({})

@@ -26,7 +26,7 @@ def main() -> None:
     plan = load_plan(Path(sys.argv[1]))
 
     def make_live(arm: Arm) -> LiveArm:
-        return SlowArm(arm, seed=plan.seed, window_s=plan.trial.window_s)
+        return SlowArm(arm, seed=plan.seed, window_s=plan.window_s)
 
     def tell(event: Event) -> None:
         if isinstance(event, TrialStarted):
