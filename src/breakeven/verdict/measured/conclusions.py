@@ -9,8 +9,8 @@ from breakeven.acceptance import Acceptance
 from breakeven.units import format_rate, plural
 from breakeven.verdict.measured.case import Case
 from breakeven.verdict.measured.deciding import required_length
-from breakeven.verdict.measured.findings import dead_drafters, has_random_weights, is_lookup
-from breakeven.verdict.measured.wording import accepted_drafts, figure, in_words, interval_of_log, listed, percent, ratio
+from breakeven.verdict.measured.floor import dead_drafters, has_random_weights, is_lookup
+from breakeven.verdict.measured.wording import accepted_drafts, figure, figure_of_log, in_words, listed, percent, ratio
 from breakeven.verdict.result import BestOfArm, BreakEvenPoint, Cell, Comparison, Conclusion
 
 __all__ = ["conclusions"]
@@ -147,7 +147,7 @@ def _idle(case: Case) -> list[Conclusion]:
     for method in dict.fromkeys(method for method, _ in case.costs.idle):
         costs = [(load, cost) for (name, load), cost in case.costs.idle.items() if name == method and cost.log.usable]
         if costs:
-            told = listed(f"{figure(interval_of_log(cost.log))} at {load}" for load, cost in costs)
+            told = listed(f"{figure_of_log(cost.log)} at {load}" for load, cost in costs)
             text = f"With {method} loaded and no drafts a step costs, in plain steps, {told}: what a schedule loses where it rests."
             found.append(Conclusion(text=text, evidence=tuple(f"{load}: {listed(cost.arms)}" for load, cost in costs)))
     return found
@@ -186,11 +186,7 @@ def _counted(counts: Acceptance) -> str:
 def _dead(case: Case) -> list[Conclusion]:
     found = []
     for name in dead_drafters(case):
-        costs = [
-            f"{figure(interval_of_log(case.own_cost(name, load)))} at {load}"
-            for load in case.loads
-            if (name, load) in case.costs.own
-        ]
+        costs = [f"{figure_of_log(case.own_cost(name, load))} at {load}" for load in case.loads if (name, load) in case.costs.own]
         text = f"{name} accepts nothing (accept length 1.00)."
         if is_lookup(case, name):
             text += " What it finds in the text so far is never what comes next: this traffic does not repeat itself."

@@ -13,7 +13,7 @@ from breakeven.experiment.summary import speed_measure
 from breakeven.stats.intervals import block_interval
 from breakeven.units import plural
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.findings import dead_drafters, has_random_weights
+from breakeven.verdict.measured.floor import dead_drafters, has_random_weights
 from breakeven.verdict.measured.prediction import mean_prefill_share
 from breakeven.verdict.measured.wording import figure, interval_of_log, listed, load_list, percent, ratio
 from breakeven.verdict.result import Interval

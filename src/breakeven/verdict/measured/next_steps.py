@@ -9,7 +9,7 @@ from breakeven.doctor.checklist import static_checks
 from breakeven.stats.decision import MAX_FURTHER_LAUNCHES
 from breakeven.units import plural
 from breakeven.verdict.measured.case import Case
-from breakeven.verdict.measured.findings import dead_drafters, has_random_weights
+from breakeven.verdict.measured.floor import dead_drafters, has_random_weights
 from breakeven.verdict.measured.wording import listed
 from breakeven.verdict.result import Comparison
 

@@ -10,7 +10,7 @@ from breakeven.stats.intervals import Estimate
 from breakeven.units import plural
 from breakeven.verdict.result import Interval
 
-__all__ = ["accepted_drafts", "figure", "in_words", "interval_of_log", "listed", "load_list", "percent", "ratio"]
+__all__ = ["accepted_drafts", "figure", "figure_of_log", "in_words", "interval_of_log", "listed", "load_list", "percent", "ratio"]
 
 
 # load points that a sentence names one by one
@@ -33,6 +33,11 @@ def ratio(interval: Interval) -> str:
 def figure(interval: Interval) -> str:
     """ "1.62 (1.60 to 1.64)"."""
     return f"{interval.estimate:.2f}{_bounds(interval)}"
+
+
+def figure_of_log(log: Estimate) -> str:
+    """The same of a ratio whose logarithm was estimated."""
+    return figure(interval_of_log(log))
 
 
 def percent(share: float) -> str:
