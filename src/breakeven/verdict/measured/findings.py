@@ -9,6 +9,7 @@ from breakeven.verdict.measured.fairness import fairness_findings
 from breakeven.verdict.measured.floor import floor_findings
 from breakeven.verdict.measured.in_time import out_of_time
 from breakeven.verdict.measured.length_findings import length_findings
+from breakeven.verdict.measured.missing import missing_findings
 from breakeven.verdict.measured.schedules import schedule_findings
 from breakeven.verdict.measured.standing import hidden_padding
 
@@ -25,6 +26,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
             *hidden_padding(case),
             *schedule_findings(case),
             *out_of_time(case),
+            *missing_findings(case),
             *fairness_findings(case),
         ]
     )
