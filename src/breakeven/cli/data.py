@@ -99,7 +99,8 @@ def answers(
     as_json: Annotated[bool, typer.Option("--json", help="Print what the file holds now as JSON.")] = False,
 ) -> None:
     """Let the target answer every prompt. Killed at any moment, the same command goes on."""
-    from breakeven.drafter.data.answering import AnswerSettings, Source, collect_answers
+    from breakeven.drafter.data.answering import collect_answers
+    from breakeven.drafter.data.asks import AnswerSettings, Source
     from breakeven.drafter.data.prompt_records import read_prompt_records
     from breakeven.errors import UsageError
 

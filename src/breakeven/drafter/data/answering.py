@@ -1,4 +1,4 @@
-"""From prompts to a training file: which answers are wanted, which are missing, and what becomes of each as it arrives.
+"""From prompts to a training file: which answers are missing, and what becomes of each as it arrives.
 
 Where the answers come from is another matter: `in_process` and `served` both hand in `Answer`s, in any order.
 """
@@ -8,81 +8,25 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from breakeven.drafter.data.answer_file import AnswerFile
-from breakeven.drafter.data.looping import looping_reason
+from breakeven.drafter.data.answer_records import answer_record
+from breakeven.drafter.data.asks import Answer, AnswerSettings, Source, wanted_answers
 from breakeven.drafter.data.prompt_records import PromptRecord
-from breakeven.drafter.data.rendering import RenderingError, render_conversation
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.drafter.data.time_left import TimeLeft
-from breakeven.drafter.data.training_records import AnswerRecord, Header, Sampling, TokenSource
-from breakeven.errors import DataError, UsageError
+from breakeven.drafter.data.training_records import Header
+from breakeven.errors import DataError
 
-__all__ = ["Answer", "AnswerSettings", "Ask", "Collected", "Progress", "Source", "collect_answers", "wanted_answers"]
+__all__ = ["Collected", "Progress", "collect_answers"]
 
 # A killed process loses no more than this; a flush is one system call.
 FLUSH_S = 1.0
 # A template that can render no answer is noticed before forty thousand were paid for.
 UNUSABLE_AT_START = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSettings:
-    """greedy_share: of all answers, those at temperature 0; a prompt gets at most one of these, since a second would be equal."""
-
-    samples_per_prompt: int = 1
-    max_tokens: int = 384
-    greedy_share: float = 0.5
-    temperature: float = 0.7
-    top_p: float = 0.95
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, fine, expected in (
-            ("samples_per_prompt", self.samples_per_prompt >= 1, "at least 1"),
-            ("max_tokens", self.max_tokens >= 1, "at least 1"),
-            ("greedy_share", 0 <= self.greedy_share <= 1, "a number from 0 to 1"),
-            ("temperature", 0 < self.temperature < 100, "above 0 (greedy answers are what greedy_share is for)"),
-            ("top_p", 0 < self.top_p <= 1, "above 0, at most 1"),
-        ):
-            if not fine:
-                raise UsageError(f"{name} is {getattr(self, name)}; expected {expected}")
-        if self.samples_per_prompt > 1 and self.greedy_share == 1:
-            raise UsageError("samples_per_prompt above 1 with a greedy_share of 1: greedy answers to one prompt are all equal")
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "samples_per_prompt": self.samples_per_prompt,
-            "max_tokens": self.max_tokens,
-            "greedy_share": self.greedy_share,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "seed": self.seed,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One answer that is wanted."""
-
-    id: str
-    prompt: PromptRecord
-    sampling: Sampling
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came back for one ask: ids where they are known, and the message. `skipped` says why there is none."""
-
-    ask: Ask
-    message: Mapping[str, Any] | None = None
-    prompt_ids: Sequence[int] | None = None
-    answer_ids: Sequence[int] | None = None
-    finish_reason: str = "stop"
-    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +38,6 @@ class Progress:
     num_tokens: int
     tokens_per_s: float
     left_s: float | None
-
-
-class Source(Protocol):
-    """Fetches answers and calls `take` with each, from one thread."""
-
-    def fetch(self, asks: Sequence[Ask], take: Callable[[Answer], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,21 +75,6 @@ class Collected:
         return lines
 
 
-def wanted_answers(prompts: Sequence[PromptRecord], settings: AnswerSettings) -> list[Ask]:
-    """Every answer of a complete file, in the order of the prompts; the same in every run."""
-    asks: list[Ask] = []
-    greedy = Sampling(temperature=0.0, top_p=1.0)
-    sampled = Sampling(temperature=settings.temperature, top_p=settings.top_p)
-    for prompt in prompts:
-        digest = hashlib.sha256(f"greedy {settings.seed} {prompt.id}".encode()).digest()
-        has_greedy = int.from_bytes(digest[:8]) / 2**64 < settings.greedy_share * settings.samples_per_prompt
-        asks += [
-            Ask(id=f"{prompt.id}-{number}", prompt=prompt, sampling=greedy if number == 0 and has_greedy else sampled)
-            for number in range(settings.samples_per_prompt)
-        ]
-    return asks
-
-
 def collect_answers(
     path: Path,
     prompts: Sequence[PromptRecord],
@@ -173,7 +96,7 @@ def collect_answers(
     asks = wanted_answers(prompts, settings)
     header = Header(
         target=target.identity if target is not None else None,
-        settings={**settings.as_json(), "prompts": _digest(prompts), **_variables(template_variables)},
+        settings={**asdict(settings), "prompts": _digest(prompts), **_variables(template_variables)},
     )
     with AnswerFile(path, header) as file:
         missing = [ask for ask in asks if ask.id not in file.done]
@@ -233,7 +156,7 @@ class _Taking:
         self._num_answered += reason is None
         if reason is None:
             try:
-                record = _record(answer, self._target)
+                record = answer_record(answer, self._target)
             except DataError as error:
                 reason = str(error)
                 self._num_unusable += 1
@@ -269,51 +192,3 @@ class _Taking:
                 left_s=left_s,
             )
         )
-
-
-def _record(answer: Answer, target: TargetFiles | None) -> AnswerRecord:
-    """The line of one answer, rendered here where its ids are not known.
-
-    Raises:
-        DataError: nothing was written, or the template cannot render it.
-    """
-    assert answer.message is not None
-    messages = (*answer.ask.prompt.messages, {"role": "assistant", **answer.message})
-    text = str(answer.message.get("reasoning_content") or "") + str(answer.message.get("content") or "")
-    tokens: TokenSource = "none"
-    token_ids: tuple[int, ...] = ()
-    num_prompt_tokens = 0
-    if answer.answer_ids is not None and answer.prompt_ids is not None:
-        if not answer.answer_ids:
-            raise DataError("the answer has no tokens")
-        tokens, token_ids = "exact", (*answer.prompt_ids, *answer.answer_ids)
-        if target is not None and max(token_ids) >= target.identity.vocab_size:
-            raise DataError(
-                f"token id {max(token_ids)} lies outside the vocabulary of {target.identity.vocab_size}; another model answered"
-            )
-        num_prompt_tokens = len(answer.prompt_ids)
-    elif not text.strip():
-        raise DataError("the answer is empty")
-    elif target is not None:
-        try:
-            rendered = render_conversation(target, messages, turns="last")
-        except UsageError as error:
-            raise RenderingError(str(error)) from error
-        tokens, token_ids, num_prompt_tokens = "rendered", rendered.token_ids, rendered.answers[-1][0]
-        if answer.finish_reason != "stop" and token_ids[-1] in target.stop_token_ids:
-            # the template ends every turn, the target had not ended this one
-            token_ids = token_ids[:-1]
-    return AnswerRecord(
-        id=answer.ask.id,
-        prompt_id=answer.ask.prompt.id,
-        kind=answer.ask.prompt.kind,
-        topic=answer.ask.prompt.topic,
-        split=answer.ask.prompt.split,
-        messages=messages,
-        tokens=tokens,
-        token_ids=token_ids,
-        num_prompt_tokens=num_prompt_tokens,
-        sampling=answer.ask.sampling,
-        finish_reason=answer.finish_reason,
-        looping=looping_reason(text, finished=answer.finish_reason == "stop"),
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from breakeven.drafter.data.answering import Answer, Ask
+from breakeven.drafter.data.asks import Answer, Ask
 from breakeven.drafter.data.generator import Generate
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.errors import UsageError

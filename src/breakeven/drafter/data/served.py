@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from breakeven.drafter.data.answering import Answer, Ask
+from breakeven.drafter.data.asks import Answer, Ask
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.errors import EngineError, UsageError
 from breakeven.loadgen.client import Endpoint

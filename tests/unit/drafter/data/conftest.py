@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from breakeven.drafter.data.generator import Finished
+from breakeven.drafter.data.prompt_records import PromptRecord, prompt_id
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.drafter.serving.tokenizer import BYTE_OF
 
@@ -167,3 +168,12 @@ class SlowGenerator:
             written = self.target.encode(self.says(index, self.target.tokenizer.text_of(prompts[index])))
             ids = [*written, sorted(stop_ids)[0]]
             yield (index, ids, "stop") if len(ids) <= max_new_tokens else (index, ids[:max_new_tokens], "length")
+
+
+def prompts(count: int, *, held_out_every: int = 5) -> list[PromptRecord]:
+    records = []
+    for number in range(count):
+        messages = ({"role": "user", "content": f"Question {number}?"},)
+        side = "held_out" if number % held_out_every == 0 else "train"
+        records.append(PromptRecord(id=prompt_id(messages), kind="custom", messages=messages, split=side, source="file"))
+    return records

@@ -13,26 +13,18 @@ from pathlib import Path
 
 import orjson
 import pytest
-from tests.unit.drafter.data.conftest import SlowGenerator
+from tests.unit.drafter.data.conftest import SlowGenerator, prompts
 
 from breakeven.drafter.data.answer_file import AnswerFile
-from breakeven.drafter.data.answering import Answer, AnswerSettings, Ask, Collected, Progress, collect_answers, wanted_answers
+from breakeven.drafter.data.answering import Collected, Progress, collect_answers
+from breakeven.drafter.data.asks import Answer, AnswerSettings, Ask
 from breakeven.drafter.data.in_process import InProcess
 from breakeven.drafter.data.prompt_records import PromptRecord, prompt_id
 from breakeven.drafter.data.reading import read_samples
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.drafter.data.time_left import KNOWN_FROM_ENDS
 from breakeven.drafter.data.training_records import Header
-from breakeven.errors import DataError, UsageError
-
-
-def prompts(count: int, *, held_out_every: int = 5) -> list[PromptRecord]:
-    records = []
-    for number in range(count):
-        messages = ({"role": "user", "content": f"Question {number}?"},)
-        side = "held_out" if number % held_out_every == 0 else "train"
-        records.append(PromptRecord(id=prompt_id(messages), kind="custom", messages=messages, split=side, source="file"))
-    return records
+from breakeven.errors import DataError
 
 
 def says(index: int, prompt: str) -> str:
@@ -111,18 +103,6 @@ def test_greedy_and_sampled_share_a_call(tmp_path: Path, make_chat_target: Calla
     assert len(generator.calls) == 1
 
 
-def test_a_prompt_is_answered_greedily_once_at_most() -> None:
-    records = prompts(300)
-    asks = wanted_answers(records, AnswerSettings(samples_per_prompt=4, greedy_share=0.5))
-    assert len({ask.id for ask in asks}) == len(asks) == 1200
-    greedy = [ask for ask in asks if ask.sampling.temperature == 0]
-    assert len(greedy) == len({ask.prompt.id for ask in greedy}) == 300
-    none = wanted_answers(records, AnswerSettings(greedy_share=0.0))
-    assert all(ask.sampling.temperature > 0 for ask in none)
-    with pytest.raises(UsageError, match="all equal"):
-        AnswerSettings(samples_per_prompt=2, greedy_share=1.0)
-
-
 def test_equal_answers_are_kept_once(tmp_path: Path, make_chat_target: Callable[..., TargetFiles]) -> None:
     target = make_chat_target()
     path = tmp_path / "train.jsonl"
@@ -193,13 +173,14 @@ def test_a_stopped_run_goes_on(tmp_path: Path, make_chat_target: Callable[..., T
 KILLED = """
 import sys, time
 from pathlib import Path
-from breakeven.drafter.data.answering import AnswerSettings, collect_answers
+from breakeven.drafter.data.answering import collect_answers
+from breakeven.drafter.data.asks import AnswerSettings
 from breakeven.drafter.data.in_process import InProcess
 from breakeven.drafter.data.target_files import TargetFiles
 from breakeven.drafter.data.time_left import KNOWN_FROM_ENDS
 sys.path.insert(0, sys.argv[3])
-from tests.unit.drafter.data.conftest import SlowGenerator
-from tests.unit.drafter.data.test_answering import prompts, says
+from tests.unit.drafter.data.conftest import SlowGenerator, prompts
+from tests.unit.drafter.data.test_answering import says
 import breakeven.drafter.data.answering as answering
 answering.FLUSH_S = 0.0
 target = TargetFiles.from_folder(Path(sys.argv[1]))

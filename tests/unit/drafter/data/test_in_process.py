@@ -9,7 +9,8 @@ import pytest
 import torch
 from tests.unit.drafter.data.conftest import write_chat_target
 
-from breakeven.drafter.data.answering import AnswerSettings, collect_answers
+from breakeven.drafter.data.answering import collect_answers
+from breakeven.drafter.data.asks import AnswerSettings
 from breakeven.drafter.data.generator import in_process
 from breakeven.drafter.data.in_process import InProcess
 from breakeven.drafter.data.prompt_records import PromptRecord, prompt_id

@@ -20,7 +20,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from breakeven.drafter.data import served as served_module
-from breakeven.drafter.data.answering import AnswerSettings, Collected, collect_answers
+from breakeven.drafter.data.answering import Collected, collect_answers
+from breakeven.drafter.data.asks import AnswerSettings
 from breakeven.drafter.data.prompt_records import PromptRecord, prompt_id
 from breakeven.drafter.data.reading import read_samples
 from breakeven.drafter.data.served import Served, served_model
