@@ -12,18 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from breakeven.checkpoints.folder import ModelFolder
 from breakeven.drafter.capture.packed_forward import PackedForward, departure
 from breakeven.drafter.capture.packing import Block, blocks_of, sent
-from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables, rotate
+from breakeven.drafter.model.layer_functions import after_attention, causal_attention, rms_norm, rotary_tables, rotate
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 
 __all__ = ["LlamaBackend"]
 
-# Not cuDNN's, which plans anew for each shape, and blocks come in many.
-ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 # A usual conversation: what the packed forward is tried on before it is trusted.
 CHECKED_SAMPLE_TOKENS = 300
 
@@ -120,9 +117,6 @@ class LlamaBackend:
             padded = qkv.new_zeros(block.num_samples * block.length, *qkv.shape[1:]).index_copy_(0, block.places, qkv[block.rows])
             heads = padded.view(block.num_samples, block.length, *qkv.shape[1:]).transpose(1, 2)
             queries, keys, values = heads.split((config.num_heads, config.num_kv_heads, config.num_kv_heads), dim=1)
-            with sdpa_kernel(ATTENTION):
-                attended = F.scaled_dot_product_attention(
-                    queries, keys, values, is_causal=True, enable_gqa=config.num_heads != config.num_kv_heads
-                )
-            mixed.index_copy_(0, block.rows, attended.transpose(1, 2).flatten(2).flatten(0, 1)[block.places])
+            attended = causal_attention(queries, keys, values)
+            mixed.index_copy_(0, block.rows, attended.flatten(0, 1)[block.places])
         return mixed

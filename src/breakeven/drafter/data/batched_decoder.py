@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from breakeven.drafter.data.slot_layers import before_attention, prefill, step_attention, visible
 from breakeven.drafter.data.token_choice import choose_tokens
-from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables, rotate
+from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
 
 __all__ = ["BatchedDecoder", "Request"]
@@ -32,8 +32,6 @@ LENGTH_STEP = 128
 # Prompts of one group are padded to a multiple of this, so that few shapes occur.
 PROMPT_STEP = 32
 GRAPH_WARM_UP_STEPS = 3
-# Not cuDNN's, which plans anew for each shape, and groups of prompts come in many.
-PROMPT_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +84,7 @@ class BatchedDecoder:
         # the longest sequence, known without asking the device: a bound, since finished slots do not grow
         self._longest = 1
 
-        self._before: Callable[..., Tensor] = _before_attention
+        self._before: Callable[..., Tensor] = before_attention
         self._after: Callable[..., Tensor] = after_attention
         self._attend: Callable[..., Tensor] | None = None
         self._choose: Callable[..., Tensor] = choose_tokens
@@ -118,7 +116,9 @@ class BatchedDecoder:
         limits = self._upload([request.limit for request in requests])
         temperatures = self._upload([request.temperature for request in requests], torch.float32)
         rows = torch.arange(len(requests), device=self._device)
-        last = self._prefill(padded.to(self._device), slots)[rows, lengths - 1]
+        tables = self._cos[:length], self._sin[:length]  # [L, 1, D]
+        caches = zip(self._keys, self._values, strict=True)
+        last = prefill(self.config, self.weights, padded.to(self._device), slots, caches, tables)[rows, lengths - 1]
         tokens = self._choose(self._logits(last), temperatures, self._top_p, uniforms[:, 0].contiguous())
         self._token[slots], self._position[slots] = tokens, lengths
         self._count[slots], self._limit[slots] = 1, limits
@@ -160,13 +160,13 @@ class BatchedDecoder:
         # a finished slot reads one position instead of all of its answer
         lengths = torch.where(self._alive, self._position + 1, 1)
         hidden = self.weights.embed[self._token]
-        mask = None if self._attend is not None else _visible(lengths, length, hidden.dtype)
+        mask = None if self._attend is not None else visible(lengths, length, hidden.dtype)
         for layer, keys, values in zip(self.weights.layers, self._keys, self._values, strict=True):
             queries = self._before(hidden, layer.input_norm, layer.qkv, eps, heads, cos, sin, keys, values, *cells)
             if self._attend is not None:
                 mixed = self._attend(queries, keys, values, lengths)
             else:
-                mixed = _plain_attention(queries, keys[:, :, :length], values[:, :, :length], mask)
+                mixed = step_attention(queries, keys[:, :, :length], values[:, :, :length], mask)
             hidden = self._after(hidden, mixed, layer.out, layer.post_norm, layer.gate_up, layer.down, eps)
         uniforms = self._uniforms.gather(1, self._count.clamp(max=self._uniforms.shape[1] - 1)[:, None])[:, 0]
         tokens = self._choose(self._logits(hidden), self._temperature, self._top_p, uniforms)
@@ -177,39 +177,6 @@ class BatchedDecoder:
         self._count += self._alive
         self._position += self._alive
         self._alive &= ~self._stops(tokens) & (self._count < self._limit)
-
-    def _prefill(self, token_ids: Tensor, slots: Tensor) -> Tensor:
-        """Padded prompts [R, L] into the caches of `slots` [R]; returns the stream after the last layer [R, L, H].
-
-        Prompts are padded on the right, so causal attention needs no mask. What padding writes to the cache lies beyond the
-        sequence's end and is overwritten before it is read.
-        """
-        config = self.config
-        rows, length = token_ids.shape
-        heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
-        cos, sin = self._cos[:length], self._sin[:length]  # [L, 1, D]
-        hidden = self.weights.embed[token_ids]
-        for layer, layer_keys, layer_values in zip(self.weights.layers, self._keys, self._values, strict=True):
-            qkv = F.linear(rms_norm(hidden, layer.input_norm, config.rms_norm_eps), layer.qkv)
-            queries, keys, values = qkv.view(rows, length, -1, config.head_dim).split(heads, dim=2)
-            queries, keys = rotate(queries, cos, sin).transpose(1, 2), rotate(keys, cos, sin).transpose(1, 2)
-            values = values.transpose(1, 2)
-            layer_keys[:, :, :length].index_copy_(0, slots, keys)
-            layer_values[:, :, :length].index_copy_(0, slots, values)
-            with sdpa_kernel(PROMPT_ATTENTION):
-                mixed = F.scaled_dot_product_attention(
-                    queries, keys, values, is_causal=True, enable_gqa=config.num_heads != config.num_kv_heads
-                )
-            hidden = after_attention(
-                hidden,
-                mixed.transpose(1, 2).flatten(2),
-                layer.out,
-                layer.post_norm,
-                layer.gate_up,
-                layer.down,
-                config.rms_norm_eps,
-            )
-        return hidden
 
     def _logits(self, hidden: Tensor) -> Tensor:
         return F.linear(rms_norm(hidden, self.weights.norm, self.config.rms_norm_eps), self.weights.head)
@@ -242,14 +209,14 @@ class BatchedDecoder:
 
     def _compile(self) -> None:
         """Compile the parts around attention once for all layers, and try them."""
-        self._before = torch.compile(_before_attention, dynamic=False, fullgraph=True)
+        self._before = torch.compile(before_attention, dynamic=False, fullgraph=True)
         self._after = torch.compile(after_attention, dynamic=False, fullgraph=True)
         try:
             with torch.no_grad():
                 self._step(self.num_positions)
         except Exception as error:
             logger.warning("torch.compile failed (%s: %s); generation goes on without it", *_named(error))
-            self._before, self._after = _before_attention, after_attention
+            self._before, self._after = before_attention, after_attention
 
     @torch.no_grad()
     def _capture_graphs(self) -> None:
@@ -277,42 +244,3 @@ class BatchedDecoder:
 def _named(error: Exception) -> tuple[str, str]:
     lines = str(error).splitlines()
     return type(error).__name__, lines[0] if lines else ""
-
-
-def _before_attention(
-    hidden: Tensor,
-    input_norm: Tensor,
-    qkv_weight: Tensor,
-    eps: float,
-    heads: tuple[int, int],
-    cos: Tensor,
-    sin: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    slots: Tensor,
-    kv_heads: Tensor,
-    positions: Tensor,
-) -> Tensor:
-    """Project `hidden` [S, H], store the new keys and values in the caches [S, K, P, D]; returns rotated queries [S, N, D].
-
-    `heads` is (N, K); `slots` [S, 1], `kv_heads` [1, K] and `positions` [S, 1] say where in the caches.
-    """
-    qkv = F.linear(rms_norm(hidden, input_norm, eps), qkv_weight).view(len(hidden), -1, keys.shape[-1])
-    new_queries, new_keys, new_values = qkv.split((heads[0], heads[1], heads[1]), dim=1)
-    keys[slots, kv_heads, positions] = rotate(new_keys, cos, sin)
-    values[slots, kv_heads, positions] = new_values
-    return rotate(new_queries, cos, sin)
-
-
-def _visible(lengths: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """Additive mask [S, 1, 1, length]: zero below each slot's length."""
-    hidden_positions = torch.arange(length, device=lengths.device)[None] >= lengths[:, None]
-    mask = torch.zeros(hidden_positions.shape, dtype=dtype, device=lengths.device)
-    return mask.masked_fill_(hidden_positions, -torch.inf)[:, None, None]
-
-
-def _plain_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """`queries` [S, N, D] against [S, K, L, D]; returns [S, N * D]. The heads of a group are rows that share keys."""
-    slots, num_heads, head_dim = queries.shape
-    grouped = queries.view(slots, keys.shape[1], num_heads // keys.shape[1], head_dim)
-    return F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask).reshape(slots, num_heads * head_dim)

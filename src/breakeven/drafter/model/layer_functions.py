@@ -1,14 +1,18 @@
-"""The parts of a Llama layer that need no cache, for any device and any leading dimensions. Shapes as in `llama.py`."""
+"""The parts of a Llama layer that need no cache, for any device. Shapes as in `llama.py`."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from breakeven.drafter.model.llama import LlamaConfig, inverse_frequencies, rope_magnitude
 
-__all__ = ["after_attention", "rms_norm", "rotary_tables", "rotate"]
+__all__ = ["after_attention", "causal_attention", "rms_norm", "rotary_tables", "rotate"]
+
+# Not cuDNN's, which plans anew for each shape, and groups of sequences come in many.
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -30,6 +34,13 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary embedding of `x` [..., T, heads, D] with the tables above."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([second, first], dim=-1) * sin
+
+
+def causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """`queries` [S, N, T, D] over `keys` and `values` [S, K, T, D] of whole sequences; returns [S, T, N * D]."""
+    with sdpa_kernel(_ATTENTION):
+        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=queries.shape[1] != keys.shape[1])
+    return mixed.transpose(1, 2).flatten(2)
 
 
 def after_attention(

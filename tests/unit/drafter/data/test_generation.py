@@ -169,7 +169,7 @@ def test_another_architecture_is_refused_by_name(make_target):
 def test_the_parts_that_a_gpu_compiles_are_whole_graphs_and_write_to_the_caches():
     import torch._dynamo
 
-    from breakeven.drafter.data.batched_decoder import _before_attention
+    from breakeven.drafter.data.slot_layers import before_attention
     from breakeven.drafter.model.layer_functions import after_attention
 
     generator = torch.Generator().manual_seed(0)
@@ -183,7 +183,7 @@ def test_the_parts_that_a_gpu_compiles_are_whole_graphs_and_write_to_the_caches(
     results = []
     for compiled in (False, True):
         keys, values = torch.zeros(3, 2, 6, 8), torch.zeros(3, 2, 6, 8)
-        parts = [_before_attention, after_attention]
+        parts = [before_attention, after_attention]
         if compiled:
             torch._dynamo.reset()
             parts = [torch.compile(part, dynamic=False, fullgraph=True, backend="aot_eager") for part in parts]
