@@ -79,8 +79,7 @@ async def run_load(
 
     Where no token at all has come by then and requests have failed, or no slot has got one, there is no window: the result is not
     `steady`, its samples are those requests, its times count from the start of the warm-up, and no callback of the window is
-    called.
-    Pings alone are waited for PINGS_TIMEOUT_S. `LoadResult.silence` says what came where no token did.
+    called. Pings alone are waited for PINGS_TIMEOUT_S. `LoadResult.silence` says what came where no token did in so long.
 
     Returns:
         Every request that was under way in the window, those that its edges cut included.
@@ -124,7 +123,7 @@ async def run_load(
                 if not _stays_silent(traffic, start_s, steady_timeout_s):
                     await traffic.drain(start_s + window_s + drain_s)
             # before requests under way are cut off, which looks like an end
-            silent = silence(traffic.answers)
+            silent = silence(traffic.answers) if _waited_s(traffic) >= min(steady_timeout_s, PINGS_TIMEOUT_S) else ""
         finally:
             watch.stop()
             await traffic.stop()
@@ -167,6 +166,12 @@ def _stays_silent(traffic: Traffic, since_s: float, timeout_s: float) -> bool:
     if waited_s < min(timeout_s, PINGS_TIMEOUT_S):
         return False
     return bool(silence(traffic.answers)) and (waited_s >= timeout_s or only_pings(traffic.answers))
+
+
+def _waited_s(traffic: Traffic) -> float:
+    """How long ago the first request was sent. At a low rate that may be a moment, and then nothing is said by its silence."""
+    started = [answer.start_s for answer in traffic.answers if answer.start_s is not None]
+    return time.perf_counter() - min(started) if started else 0.0
 
 
 def _report(traffic: Traffic, phase: _Phase, left_s: float, show: _Show) -> None:

@@ -111,6 +111,13 @@ async def test_open_loop_without_a_token_ends_its_window(
     assert "not one event" in result.silence
 
 
+async def test_a_request_that_was_just_sent_is_not_called_silent(serve: Any, script: Any, prompts: Any) -> None:
+    server = await serve(script(first_s=30.0))
+    result = await load(server, prompts, LoadPoint(rate_per_s=5.0), warmup_s=0.05, window_s=0.6)
+    assert result.samples
+    assert result.silence == ""
+
+
 async def test_callbacks_run_at_the_edges_under_load(serve: Any, script: Any, prompts: Any) -> None:
     server = await serve(script(interval_s=0.005))
     seen: list[tuple[str, float, int]] = []
