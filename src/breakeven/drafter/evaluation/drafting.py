@@ -18,7 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
 
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
-from breakeven.drafter.model.llama import LlamaConfig, inverse_frequencies, rope_magnitude
+from breakeven.drafter.model.layer_functions import rms_norm
+from breakeven.drafter.model.llama import LlamaConfig
+from breakeven.drafter.model.rope import inverse_frequencies, rope_magnitude
 
 __all__ = ["draft_everywhere"]
 
@@ -82,17 +84,17 @@ class _Pass:
     def _combine(self, auxiliary: Tensor) -> Tensor:
         weights, auxiliary = self.weights, auxiliary.to(self.weights.fc.dtype)
         if weights.input_norm is not None:
-            auxiliary = _norm(auxiliary, weights.input_norm, self.shape.rms_norm_eps)
+            auxiliary = rms_norm(auxiliary, weights.input_norm, self.shape.rms_norm_eps)
         if weights.fc_norm is not None:
             three = zip(auxiliary.chunk(3, dim=-1), weights.fc_norm, strict=True)
-            auxiliary = torch.cat([_norm(state, weight, self.shape.rms_norm_eps) for state, weight in three], dim=-1)
+            auxiliary = torch.cat([rms_norm(state, weight, self.shape.rms_norm_eps) for state, weight in three], dim=-1)
         return auxiliary @ weights.fc.T
 
     def _project(self, states: Tensor, token_ids: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries [S, N, T, D] and keys [S, K, T, D], and values, of T rows."""
         shape, weights, eps = self.shape, self.weights, self.shape.rms_norm_eps
-        embedded = _norm(self.embed[token_ids].to(states.dtype), weights.embed_norm, eps)
-        both = torch.cat([embedded, _norm(states, weights.hidden_norm, eps)], dim=-1)
+        embedded = rms_norm(self.embed[token_ids].to(states.dtype), weights.embed_norm, eps)
+        both = torch.cat([embedded, rms_norm(states, weights.hidden_norm, eps)], dim=-1)
         heads = (both @ weights.qkv.T).unflatten(-1, (-1, shape.head_dim)).transpose(1, 2)
         queries, keys, values = heads.split([shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], dim=1)
         cos, sin = _rotation(shape, positions, heads.dtype)
@@ -101,15 +103,15 @@ class _Pass:
     def _finish(self, states: Tensor, mixed: Tensor) -> Tensor:
         """From attention's outcome [S, N, T, D] to the layer's pre-norm output [S, T, H]."""
         weights, eps = self.weights, self.shape.rms_norm_eps
-        start = _norm(states, weights.hidden_norm, eps) if self.config.norm_before_residual else states
+        start = rms_norm(states, weights.hidden_norm, eps) if self.config.norm_before_residual else states
         hidden = start[:, -mixed.shape[2] :] + mixed.transpose(1, 2).flatten(2) @ weights.out.T
-        gate, up = (_norm(hidden, weights.post_norm, eps) @ weights.gate_up.T).chunk(2, dim=-1)
+        gate, up = (rms_norm(hidden, weights.post_norm, eps) @ weights.gate_up.T).chunk(2, dim=-1)
         return hidden + (F.silu(gate) * up) @ weights.down.T
 
     def _choose(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """The state to feed back [S, R, H], and target ids [S, R] of the head's best guesses; logits are held a slice at a time."""
         weights = self.weights
-        normed = _norm(hidden, weights.norm, self.shape.rms_norm_eps)
+        normed = rms_norm(hidden, weights.norm, self.shape.rms_norm_eps)
         best = torch.cat([(part @ weights.head.T).argmax(-1) for part in _slices(normed.flatten(0, 1), len(weights.head))])
         return normed if self.config.norm_output else hidden, weights.target_ids[best].unflatten(0, hidden.shape[:2])
 
@@ -129,11 +131,6 @@ def _attend(
     for index, value in enumerate(own_values):
         mixed = mixed + own[..., index, None] * value[:, :, None]
     return mixed.reshape(S, N, R, D)
-
-
-def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    normed: Tensor = F.rms_norm(x, (x.shape[-1],), weight, eps)
-    return normed
 
 
 def _rotation(shape: LlamaConfig, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from breakeven.drafter.model.llama import LlamaConfig, inverse_frequencies, rope_magnitude
+from breakeven.drafter.model.llama import LlamaConfig
+from breakeven.drafter.model.rope import inverse_frequencies, rope_magnitude
 
 __all__ = ["after_attention", "causal_attention", "rms_norm", "rotary_tables", "rotate"]
 

@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights, inverse_frequencies, rope_magnitude
+from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
+from breakeven.drafter.model.rope import inverse_frequencies, rope_magnitude
 
 __all__ = ["causal_attention", "llama", "norm", "rotate"]
 

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
 
-from breakeven.drafter.model.llama import LlamaConfig, inverse_frequencies, rope_magnitude
+from breakeven.drafter.model.layer_functions import rotary_tables
+from breakeven.drafter.model.llama import LlamaConfig
 
 __all__ = ["Attention", "KVCache", "Rotary", "Span"]
 
@@ -42,12 +43,7 @@ class Rotary:
     """Rotary position embedding (half-rotation layout), tables computed once in float32."""
 
     def __init__(self, config: LlamaConfig, num_positions: int, dtype: torch.dtype) -> None:
-        frequencies = inverse_frequencies(config.rope_scaling, config.head_dim, config.rope_theta)
-        angles = torch.outer(torch.arange(num_positions, dtype=torch.float32), frequencies)
-        cos, sin = (rope_magnitude(config.rope_scaling) * table for table in (angles.cos(), angles.sin()))
-        self._cos = torch.cat([cos, cos], dim=-1).to(dtype)[:, None, :]
-        # The sign of the rotated half is folded in here, so applying needs no negation.
-        self._sin = torch.cat([-sin, sin], dim=-1).to(dtype)[:, None, :]
+        self._cos, self._sin = rotary_tables(config, torch.arange(num_positions), dtype)
 
     def tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin [R, 1, D] for one forward pass; every layer uses the same."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name everybody reads it by
 
-from breakeven.drafter.model.llama import inverse_frequencies, rope_magnitude
+from breakeven.drafter.model.rope import inverse_frequencies, rope_magnitude
 from breakeven.drafter.training.batch import TrainingBatch
 from breakeven.drafter.training.kernels import Kernels
 from breakeven.drafter.training.module import Eagle3Module

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from breakeven.drafter.model.llama import inverse_frequencies
+from breakeven.drafter.model.rope import inverse_frequencies
 from breakeven.drafter.reference.llama import llama
 
 
