@@ -16,9 +16,24 @@ DEFAULT_BATCHES = (1, 8, 32, 128)
 DEFAULT_DRAFTS = (1, 2, 3, 5)
 KERNELS, ROWS, STEPS, RUN = "From kernel tables", "From measured rows", "From step times", "From a measured run"
 GIVEN = "From c"
+MOST_RUNNING, MOST_DRAFTS = 65_536, 128
+# options that only one way of predicting looks at, by the option that chooses the way
+BELONGS_TO = {
+    "system": "--target",
+    "engine": "--target",
+    "tp": "--target",
+    "drafter": "--target",
+    "context": "--target",
+    "routing": "--target",
+    "measured_plain": "--target",
+    "plain_speed": "--from-table",
+    "schedule_for": "--from-run",
+    "engine_version": "--from-run",
+}
 
 
 def predict(
+    context_of_call: typer.Context,
     target: Annotated[
         str | None, typer.Option(help="Model folder (config.json is enough) or hub id in the local cache.", rich_help_panel=KERNELS)
     ] = None,
@@ -101,9 +116,8 @@ def predict(
             f"{' and '.join(ways) or 'nothing to predict from'} given; expected one of --target (with --system: kernel tables), "
             "--from-table (measured rows), --step-times, --break-even and --from-run"
         )
-    if (schedule_for or engine_version) and from_run is None:
-        raise UsageError("--schedule-for and --engine-version go with --from-run: a schedule is made from measured costs")
-    batches, drafts = _counts("--batch", batch), _counts("--num-draft-tokens", num_draft_tokens)
+    _refuse_options_of_other_ways(context_of_call, ways[0])
+    batches, drafts = _counts("--batch", batch, MOST_RUNNING), _counts("--num-draft-tokens", num_draft_tokens, MOST_DRAFTS)
     if from_run is not None:
         result = _from_run(from_run, accept, batches, drafts, threshold, schedule_for, engine_version)
     elif from_table is not None:
@@ -145,6 +159,19 @@ def predict(
         render_prediction(result, Console())
 
 
+def _refuse_options_of_other_ways(call: typer.Context, way: str) -> None:
+    """What would be overlooked is refused: nobody gives a context length for nothing."""
+    from breakeven.errors import UsageError
+
+    for name, belongs_to in BELONGS_TO.items():
+        source = call.get_parameter_source(name)
+        if belongs_to != way and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{name.replace('_', '-')} goes with {belongs_to}; {way} makes nothing of it")
+    source = call.get_parameter_source("batch")
+    if way == "--from-table" and source is not None and source.name == "COMMANDLINE":
+        raise UsageError("--batch does not go with --from-table: the loads are those of the table's rows")
+
+
 def _from_run(
     folder: Path,
     accept: str | None,
@@ -176,16 +203,18 @@ def _from_rows(
 ) -> Prediction:
     from breakeven.costs.table_predictions import Asked
     from breakeven.errors import UsageError
+    from breakeven.printed.figures import Bounds, PrintedFigure
     from breakeven.verdict.predicted.tables import predict_from_table
 
     length = None
     if accept is not None:
         try:
-            length = float(accept)
+            figure = PrintedFigure.parse(accept)
         except ValueError:
-            length = 0.0
-        if not 1.0 <= length <= 1000.0:
-            raise UsageError(f"--accept {accept[:40]!a}: with --from-table it is one accept length, such as 2.4 (at least 1)")
+            figure = PrintedFigure(0.0)
+        if figure.is_percent or not 1.0 <= figure.value <= 1000.0:
+            raise UsageError(f"--accept {accept[:40]!a}: with --from-table it is one accept length, such as 2.40 (at least 1)")
+        length = Bounds(figure.value, max(figure.bounds.low, 1.0), figure.bounds.high)
     return predict_from_table(
         path, Asked(accept_length=length, plain_speed=plain_speed or None, num_drafted=drafts), threshold=threshold
     )
@@ -225,13 +254,13 @@ def _with_acceptance(result: Prediction, text: str) -> Prediction:
     return result.model_copy(update={"headline": f"{result.headline}{doubt}", "notes": (f"Acceptance: {read.told}", *result.notes)})
 
 
-def _counts(flag: str, text: str | None) -> tuple[int, ...]:
-    """Whole numbers from 1, in order and without repeats."""
+def _counts(flag: str, text: str | None, most: int) -> tuple[int, ...]:
+    """Whole numbers from 1 to `most`, in order and without repeats."""
     from breakeven.errors import UsageError
 
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or len(parts) > 64 or not all(part.isascii() and part.isdigit() and 1 <= int(part) <= 65536 for part in parts):
-        raise UsageError(f"{flag} {text[:60]!a}: expected whole numbers from 1 to 65536 with commas between, such as 1,8,32")
+    if not parts or len(parts) > 64 or not all(part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= most for part in parts):
+        raise UsageError(f"{flag} {text[:60]!a}: expected whole numbers from 1 to {most} with commas between, such as 1,8,32")
     return tuple(sorted({int(part) for part in parts}))

@@ -4,14 +4,15 @@ A forward over more tokens takes longer, but never by more than the tokens grow:
 is proportional. Between two measured points whose times grow faster than their tokens, or far faster than on both sides of
 them, something else changed, nearly always the end of the captured CUDA graphs. Such a gap is a cliff: nobody knows on which
 side of it a point in it lies, so both sides, prolonged, bound it and the dear side is the value. Elsewhere time is a straight
-line between neighbours, and the lines of the neighbouring stretches, prolonged, bound how far it can bend.
+line between neighbours, and the lines of the neighbouring stretches, prolonged, bound how far it can bend. More tokens cannot take
+less either: where times fall, the most that fewer tokens took is told (`highest`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["Cliff", "StepTime", "StepTimes"]
 
@@ -35,7 +36,10 @@ class Cliff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """Seconds with bounds. `cliff` is the one that lies at or before these tokens and was climbed over, None below all of them."""
+    """Seconds with bounds. `cliff` is the one that lies at or before these tokens and was climbed over, None below all of them.
+
+    peak: (tokens, seconds) of a smaller step that took longer, None where none did.
+    """
 
     value: float
     low: float
@@ -43,6 +47,11 @@ class StepTime:
     cliff: Cliff | None = None
     is_beside_cliff: bool = False
     is_extrapolated: bool = False
+    peak: tuple[int, float] | None = None
+
+    @property
+    def highest(self) -> float:
+        return self.high if self.peak is None else max(self.high, self.peak[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +93,22 @@ class StepTimes:
         return (high - low) / (right - left)
 
     @property
+    def fewest_tokens(self) -> int:
+        return self.points[0][0]
+
+    @property
     def most_tokens(self) -> int:
         return self.points[-1][0]
 
     def at(self, tokens: int) -> StepTime:
         """Raises ValueError: further than twice the largest step measured, or a number below 1."""
+        found = self._at(tokens)
+        peak = max((point for point in self.points if point[0] < tokens), key=lambda point: (point[1], point[0]), default=None)
+        if peak is None or peak[1] <= found.value:
+            return found
+        return replace(found, peak=peak)
+
+    def _at(self, tokens: int) -> StepTime:
         first, last = self.points[0], self.points[-1]
         if tokens < 1 or tokens > FURTHEST * last[0]:
             raise ValueError(

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from breakeven.costs.cost_ratio import IMPOSSIBLE_BELOW
 from breakeven.costs.step_times import Cliff, StepTime, StepTimes
 from breakeven.costs.surface import Cost, UnknownCost
+from breakeven.units import plural
 
 __all__ = ["SteppedSurface"]
+
+# times that fall by more with more tokens are no noise of timing
+FALLING = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +34,16 @@ class SteppedSurface:
         if num_drafted == 0:
             return Cost(value=1.0, low=1.0, high=1.0)
         try:
-            plain, verify, draft = self.verify.at(batch), self.verify.at(batch * (num_drafted + 1)), self.draft.at(batch)
+            plain, verify = self.verify.at(batch), self.verify.at(batch * (num_drafted + 1))
         except ValueError as error:
             raise UnknownCost(str(error)) from None
+        try:
+            draft = self.draft.at(batch)
+        except ValueError:
+            raise UnknownCost(
+                f"the drafts of {batch} requests; draft times are known from {self.draft.fewest_tokens} to "
+                f"{self.draft.most_tokens} requests: measure further"
+            ) from None
         grown = num_drafted / self.draft_for
         scales = {True: (1.0, 1.0, 1.0), False: (grown, grown, grown), None: (grown, min(1.0, grown), max(1.0, grown))}
         scale, least, most = scales[self.is_one_pass]
@@ -44,8 +55,8 @@ class SteppedSurface:
             )
         return Cost(
             value=(verify.value + draft.value * scale) / plain.value,
-            low=(verify.low + draft.low * least) / plain.high,
-            high=highest,
+            low=(verify.low + draft.low * least) / plain.highest,
+            high=(verify.highest + draft.highest * most) / plain.low,
             doubts=tuple(self._doubts(batch, num_drafted, plain, verify, draft)),
         )
 
@@ -68,6 +79,12 @@ class SteppedSurface:
             doubts.append(f"outside the step times that were measured (up to {self.verify.most_tokens} tokens): measure there")
         if draft.is_extrapolated:
             doubts.append(f"outside the draft times that were measured (up to {self.draft.most_tokens} requests): measure there")
+        doubts += [
+            f"a step of {plural(peak[0], 'token')} took longer ({peak[1] * 1e3:.4g} ms) than one of {step} "
+            f"({time.value * 1e3:.4g} ms), and more tokens cannot take less: measure both again"
+            for step, time in ((batch, plain), (tokens, verify))
+            if (peak := time.peak) is not None and peak[1] > FALLING * time.value
+        ]
         if self.is_one_pass is None and num_drafted != self.draft_for:
             doubts.append(f"the draft time was measured with {self.draft_for} drafts; how it grows with more is not known")
         return doubts

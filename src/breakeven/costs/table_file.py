@@ -1,4 +1,4 @@
-"""Reading a CSV of speedups by the names of its columns; other columns are left alone. `docs/predict.md` lists the names.
+"""Reading a CSV of speedups by the names of its columns (`table_columns.py`); other columns are left alone, and named.
 
 What people write is read where it can mean one thing only: columns apart by commas, semicolons or tabs, "1.74x", "+85 %", times per
 token instead of speeds, a rate whose meaning the engine's release settles. A row that contradicts itself is kept with the reason.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from breakeven.costs.table import Shape, TableRow
+from breakeven.costs.table_columns import Columns, bonus_included, is_plain, is_unknown, named_columns
 from breakeven.errors import ReportedError
 from breakeven.inputs.text import read_text
 from breakeven.printed.definitions import draft_shape
@@ -20,35 +21,15 @@ from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.printed.reading import read_printed
 from breakeven.versions import Version
 
-__all__ = ["is_speedup_table", "read_speedups"]
+__all__ = ["columns_left_alone", "is_speedup_table", "read_speedups"]
 
 MAX_BYTES = 5_000_000
 MAX_ROWS = 20_000
+EXPECTED = "a table of speedups; split a larger one by target"
 
-# what columns are called, first the name used here
-_COLUMNS = {
-    "setup": ("setup", "setup_id"),
-    "target": ("target", "model"),
-    "quantization": ("quantization", "target_quant", "quant"),
-    "hardware": ("hardware", "gpu"),
-    "parallel": ("tensor_parallel", "tp", "num_gpus"),
-    "engine": ("engine",),
-    "drafter": ("drafter",),
-    "method": ("method",),
-    "steps": ("steps", "num_steps"),
-    "topk": ("topk",),
-    "draft_tokens": ("draft_tokens", "num_speculative_tokens", "k"),
-    "dataset": ("workload", "dataset"),
-    "concurrency": ("concurrency", "batch_size"),
-    "context": ("context", "context_length", "input_tokens", "input_len", "prompt_tokens", "isl"),
-    "accept_length": ("accept_length", "accept_len", "al"),
-    "accept_rate": ("accept_rate", "acceptance_rate"),
-    "plain": ("plain_tok_s", "base_tok_s"),
-    "speculative": ("speculative_tok_s", "spec_tok_s"),
-    "plain_time": ("plain_tpot_ms", "base_tpot_ms"),
-    "speculative_time": ("speculative_tpot_ms", "spec_tpot_ms"),
-    "speedup": ("speedup",),
-    "unit": ("unit",),
+_FIGURES = {
+    *("steps", "topk", "draft_tokens", "context", "concurrency", "accept_length", "accept_rate", "speedup"),
+    *("plain", "speculative", "plain_time", "speculative_time"),
 }
 _NEEDED = ({"speedup"}, {"plain", "speculative"}, {"plain_time", "speculative_time"})
 
@@ -67,8 +48,22 @@ def is_speedup_table(path: Path) -> bool:
             line = file.readline(10_000)
     except OSError as error:
         raise ReportedError(f"{path} cannot be read: {error.strerror or error}") from None
-    head = {cell.strip().strip('"').lower() for cell in line.split(_delimiter(line))}
-    return any(head & set(_COLUMNS[key]) for key in ("speedup", "speculative", "speculative_time"))
+    try:
+        chosen = named_columns(cell.strip().strip('"') for cell in line.split(_delimiter(line))).chosen
+    except ValueError:
+        return True  # one of ours, to be refused with the reason
+    return any(key in chosen for key in ("speedup", "speculative", "speculative_time"))
+
+
+def columns_left_alone(path: Path) -> tuple[str, ...]:
+    """The columns of a CSV of speedups that nothing is read from.
+
+    Raises:
+        ReportedError: it cannot be read.
+    """
+    text = read_text(path, max_bytes=MAX_BYTES, expected=EXPECTED, error=ReportedError)
+    line = text.partition("\n")[0]
+    return _columns(path, next(csv.reader([line], delimiter=_delimiter(line)), ())).left_alone
 
 
 def read_speedups(path: Path) -> tuple[TableRow, ...]:
@@ -77,7 +72,7 @@ def read_speedups(path: Path) -> tuple[TableRow, ...]:
     Raises:
         ReportedError: unreadable, too large, without the columns that are needed, or a cell that is no number: with its row.
     """
-    text = read_text(path, max_bytes=MAX_BYTES, expected="a table of speedups; split a larger one by target", error=ReportedError)
+    text = read_text(path, max_bytes=MAX_BYTES, expected=EXPECTED, error=ReportedError)
     reader = csv.DictReader(io.StringIO(text), delimiter=_delimiter(text.partition("\n")[0]), strict=True)
     try:
         lines = list(reader)
@@ -85,15 +80,14 @@ def read_speedups(path: Path) -> tuple[TableRow, ...]:
         raise ReportedError(f"{path}, line {reader.line_num}: {error}") from None
     if len(lines) > MAX_ROWS:
         raise ReportedError(f"{path} has {len(lines)} rows; at most {MAX_ROWS} are read: split it by target")
-    present = {(name or "").strip().lower(): name for name in reader.fieldnames or ()}
-    chosen = {key: present[name] for key, names in _COLUMNS.items() if (name := _first(names, present)) is not None}
+    names = [name or "" for name in reader.fieldnames or ()]
+    chosen = _columns(path, names).chosen
     if not any(needed <= chosen.keys() for needed in _NEEDED):
-        raise ReportedError(
-            f"{path}: no column speedup, nor plain_tok_s and speculative_tok_s; found {', '.join(present) or 'none'}"
-        )
+        raise ReportedError(f"{path}: no column speedup, nor plain_tok_s and speculative_tok_s; found {', '.join(names) or 'none'}")
     rows = []
     for number, line in enumerate(lines, start=1):
         cells = {key: (line.get(column) or "").strip() for key, column in chosen.items()}
+        cells |= {key: "" for key in _FIGURES & cells.keys() if is_unknown(cells[key])}
         row = _row(f"{path}, row {number}", number, cells)
         if row is not None:
             rows.append(row)
@@ -104,8 +98,11 @@ def _delimiter(line: str) -> str:
     return max(",;\t", key=line.count)
 
 
-def _first(names: tuple[str, ...], present: Mapping[str, str]) -> str | None:
-    return next((name for name in names if name in present), None)
+def _columns(path: Path, names: Iterable[str]) -> Columns:
+    try:
+        return named_columns(names)
+    except ValueError as error:
+        raise ReportedError(f"{path}: {error}") from None
 
 
 def _row(where: str, number: int, cells: Mapping[str, str]) -> TableRow | None:
@@ -133,12 +130,16 @@ def _row(where: str, number: int, cells: Mapping[str, str]) -> TableRow | None:
             f"its speedup is {ratio.estimate:g}, but its two {'times' if is_time else 'speeds'} give {measured.estimate:.2f}; "
             "one of the three figures is wrong"
         )
+    if (measured or ratio) is not None and not is_plain(cells.get("baseline", "")):
+        refused = (
+            f"its speedup is over {cells['baseline'][:40]!a} and not over plain decoding, so it says nothing of what a round costs"
+        )
     context = figure("context")
     return TableRow(
         number=number,
         setup=cells.get("setup", ""),
         target=cells.get("target", ""),
-        where=(*(cells.get(key, "") for key in ("quantization", "hardware", "engine", "parallel")), unit),
+        where=(*(cells.get(key, "") for key in ("quantization", "hardware", "engine", "parallel", "gpus")), unit),
         method=cells.get("method", ""),
         drafter=cells.get("drafter", ""),
         shape=shape,
@@ -209,9 +210,17 @@ def _accept_length(
 ) -> tuple[Bounds | None, str]:
     """The accept length, read from a rate where only that is there; and why the row cannot be used, if so."""
     if length is not None:
-        if length.bounds.high < 1.0:
-            raise ReportedError(f"{where}: accept length {length}; it counts the bonus token, so it cannot be below 1")
-        return Bounds(length.value, max(length.bounds.low, 1.0), length.bounds.high), ""
+        try:
+            more = 0.0 if bonus_included(cells.get("bonus", "")) else 1.0
+        except ValueError as error:
+            raise ReportedError(f"{where}, bonus: {cells['bonus'][:40]!a}; {error}") from None
+        low, high = length.bounds.low + more, length.bounds.high + more
+        if high < 1.0:
+            raise ReportedError(
+                f"{where}: accept length {length}; it counts the bonus token, so it cannot be below 1; where it is left out, say "
+                "so in a column bonus: excluded"
+            )
+        return Bounds(length.value + more, max(low, 1.0), high), ""
     rate = _figure(where, "accept_rate", cells.get("accept_rate", ""))
     if rate is None:
         return None, ""

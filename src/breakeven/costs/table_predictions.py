@@ -7,7 +7,7 @@ drafts of the same drafter on the same data set, another drafter of the same sha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve, Length
@@ -32,7 +32,7 @@ Missing = tuple[str, str]
 class Asked:
     """What a user wants of a table besides the rows without a speedup: an accept length, or another number of drafts."""
 
-    accept_length: float | None = None
+    accept_length: Bounds | None = None
     plain_speed: float | None = None
     num_drafted: tuple[int, ...] = ()
 
@@ -77,14 +77,11 @@ def predict_table(
         else:
             found.append(prediction)
     longest = max((row.shape.longest or 0 for row in known), default=0)
-    if asked.accept_length is not None and not any(
-        row.shape.longest is None or asked.accept_length <= row.shape.longest for row in known
-    ):
-        missing.append(
-            (f"accept length {asked.accept_length:g}", f"above {longest}, the most that any shape in the table can give")
-        )
+    length = asked.accept_length
+    if length is not None and not any(row.shape.longest is None or length.estimate <= row.shape.longest for row in known):
+        missing.append((f"accept length {length.estimate:g}", f"above {longest}, the most that any shape in the table can give"))
     for num_drafted in asked.num_drafted:
-        found += _more_drafts(known, num_drafted, threshold, missing)
+        found += _more_drafts(rows, known, num_drafted, threshold, missing)
     return tuple(found), void, tuple(missing)
 
 
@@ -94,12 +91,12 @@ def _wanted(rows: Sequence[TableRow], known: Sequence[TableRow], asked: Asked) -
             yield _Wanted(label=row.label, row=row, length=_length(row.accept_length))
     if asked.accept_length is None:
         return
-    length = Length(value=asked.accept_length, low=asked.accept_length, high=asked.accept_length)
+    length = _length(asked.accept_length)
     seen: list[TableRow] = []
     for row in known:
         if not any(_configuration(other) == _configuration(row) and other.has_context_of(row) for other in seen):
             seen.append(row)
-            if row.shape.longest is not None and asked.accept_length > row.shape.longest:
+            if row.shape.longest is not None and length.value > row.shape.longest:
                 continue
             template = TableRow(
                 number=-1,
@@ -117,7 +114,7 @@ def _wanted(rows: Sequence[TableRow], known: Sequence[TableRow], asked: Asked) -
                 context=row.context,
             )
             context = f", context {row.context:g}" if row.context is not None else ""
-            yield _Wanted(label=f"{template.label}{context}, accept length {asked.accept_length:g}", row=template, length=length)
+            yield _Wanted(label=f"{template.label}{context}, accept length {length.value:g}", row=template, length=length)
 
 
 def _predict(wanted: _Wanted, known: Sequence[TableRow], threshold: float) -> TablePrediction | None:
@@ -132,6 +129,9 @@ def _predict(wanted: _Wanted, known: Sequence[TableRow], threshold: float) -> Ta
     near = [other for other in same if as_neighbour(other) in fitting([as_neighbour(o) for o in same], row.plain_speed)]
     if len(near) >= 3:
         return _from_rows(wanted, near, data_set_error(len(near)), threshold)
+    by_drafts = _by_drafts(row, known)
+    if len(by_drafts) >= 2 and row.shape.num_drafted is not None:
+        return _from_line(wanted.label, wanted.length, by_drafts, row.shape.num_drafted, row.plain_speed, threshold)
     same_method, other_method = other_drafters(row, known)
     if same_method:
         return _from_rows(wanted, [*near, *same_method], KINDS["another drafter"], threshold)
@@ -172,7 +172,11 @@ def _from_rows(wanted: _Wanted, others: Sequence[TableRow], error: PredictionErr
         measured = f"{min(lengths):.2f}" + (f" to {max(lengths):.2f}" if max(lengths) > min(lengths) else " alone")
         doubts.append(f"its accept length lies outside those measured ({measured})")
     if max(apart) > math.log1p(error.tenth):
-        doubts.append("the measured rows disagree more than such rows usually do, so the interval holds them all")
+        odd = others[apart.index(max(apart))]
+        doubts.append(
+            "the measured rows disagree more than such rows usually do, so the interval holds them all; furthest from the others "
+            f"is row {odd.number} ({odd.label}), c {neighbours[apart.index(max(apart))].cost:.2f}"
+        )
     return _prediction(
         wanted.label,
         wanted.length,
@@ -186,21 +190,37 @@ def _from_rows(wanted: _Wanted, others: Sequence[TableRow], error: PredictionErr
     )
 
 
+def _series(row: TableRow) -> tuple[object, ...]:
+    """What rows share that differ in the number of drafts alone."""
+    return row.deployment, row.drafter, row.dataset, row.context
+
+
+def _by_drafts(row: TableRow, known: Sequence[TableRow]) -> dict[int, TableRow]:
+    """Measured chains like this row but for their number of drafts, by that number."""
+    return {
+        other.shape.steps: other
+        for other in known
+        if other.shape.is_chain and _series(other) == _series(row) and other.shape.steps != row.shape.steps
+    }
+
+
 def _more_drafts(
-    known: Sequence[TableRow], num_drafted: int, threshold: float, missing: list[Missing]
+    rows: Sequence[TableRow], known: Sequence[TableRow], num_drafted: int, threshold: float, missing: list[Missing]
 ) -> Iterable[TablePrediction]:
     groups: dict[tuple[object, ...], dict[int, TableRow]] = {}
     for row in known:
         if row.shape.is_chain:
-            groups.setdefault((row.deployment, row.drafter, row.dataset, row.context), {})[row.shape.steps] = row
+            groups.setdefault(_series(row), {})[row.shape.steps] = row
     if not groups:
         missing.append(
             (f"k={num_drafted}", "no chain of known length in the table; give steps and topk 1, or draft_tokens for vLLM")
         )
-    for by_drafts in groups.values():
+    # rows that have their own accept length are predicted with that one
+    own = {_series(row) for row in rows if row.shape.num_drafted == num_drafted and row.accept_length is not None}
+    for series, by_drafts in groups.items():
         first = next(iter(by_drafts.values()))
         name = " / ".join(part for part in (first.target, first.drafter, f"k={num_drafted}", first.dataset) if part)
-        if num_drafted in by_drafts:
+        if num_drafted in by_drafts or (series in own and len(by_drafts) > 1):
             continue
         if len(by_drafts) < 2:
             missing.append((name, f"rows with one number of drafts only ({min(by_drafts)}); a second one shows what a draft costs"))
@@ -212,24 +232,34 @@ def _more_drafts(
         except ValueError as error:
             missing.append((name, str(error)))
             continue
-        length = curve.length(num_drafted)
-        error_bar = KINDS["other numbers of drafts"]
-        line = RoundLine.of({k: row.cost.estimate for k, row in by_drafts.items() if row.cost is not None})
-        time = line.at(num_drafted, error=error_bar.tenth)
-        doubts = [f"beyond the numbers of drafts measured ({min(by_drafts)} to {max(by_drafts)})"] if time.is_outside else []
         label = name + (f" at c={first.concurrency}" if first.concurrency else "")
-        half = math.log(time.high / time.value)
-        yield _prediction(
-            label,
-            length,
-            time.value,
-            half,
-            error_bar,
-            tuple(row.label for row in by_drafts.values()),
-            doubts,
-            first.plain_speed,
-            threshold,
-        )
+        yield _from_line(label, curve.length(num_drafted), by_drafts, num_drafted, first.plain_speed, threshold)
+
+
+def _from_line(
+    label: str,
+    length: Length,
+    by_drafts: Mapping[int, TableRow],
+    num_drafted: int,
+    plain_speed: float | None,
+    threshold: float,
+) -> TablePrediction:
+    """c read off the line through rows of other numbers of drafts."""
+    error = KINDS["other numbers of drafts"]
+    line = RoundLine.of({k: row.cost.estimate for k, row in by_drafts.items() if row.cost is not None})
+    time = line.at(num_drafted, error=error.tenth)
+    doubts = [f"beyond the numbers of drafts measured ({min(by_drafts)} to {max(by_drafts)})"] if time.is_outside else []
+    return _prediction(
+        label,
+        length,
+        time.value,
+        math.log(time.high / time.value),
+        error,
+        tuple(row.label for row in by_drafts.values()),
+        doubts,
+        plain_speed,
+        threshold,
+    )
 
 
 def _prediction(

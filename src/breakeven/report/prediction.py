@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import defaultdict
 
@@ -25,6 +26,8 @@ __all__ = ["render_prediction"]
 
 MAX_ROWS = 60
 MAX_EVIDENCE = 3
+# an accept length known to less than this share of it is shown with its interval
+OPEN = 0.02
 
 
 def render_prediction(result: Prediction, console: Console) -> None:
@@ -92,6 +95,15 @@ def _batches(result: Prediction, console: Console) -> None:
     console.print(table)
     if any(batch.best is not None for batch in result.batches):
         console.print(Text("* the best number of drafts by value; others may not differ from it"))
+    # the same at every batch, so told once and not in the table
+    lengths = {point.num_draft_tokens: point.accept_length for batch in result.batches for point in batch.points}
+    told = [f"k={k} {_range(length)}" for k, length in sorted(lengths.items()) if length is not None and _is_open(length)]
+    if told:
+        console.print(Text(f"Accept length, as far as it is known: {', '.join(told)}"))
+
+
+def _is_open(value: Range) -> bool:
+    return value.high - value.low > OPEN * value.value
 
 
 def _range(value: Range) -> str:
@@ -174,7 +186,7 @@ def _rows(rows: tuple[Row, ...], console: Console) -> None:
     for row in rows[:MAX_ROWS]:
         mark = f"{OUTCOME_MARKS[row.outcome]} {row.outcome}"
         speed = quantity(row.speed.value) if row.speed is not None else MISSING
-        length = f"{row.accept_length.value:.2f}"
+        length = _range(row.accept_length) if _is_open(row.accept_length) else f"{row.accept_length.value:.2f}"
         table.add_row(Text(plain(row.label)), length, _range(row.cost), _range(row.speedup), speed, mark)
     console.print(table)
     if len(rows) > MAX_ROWS:
@@ -209,26 +221,31 @@ def _needed(batch: int, needed: AcceptanceNeeded) -> str:
             )
         return f"B={batch}: no drafter pays with k={needed.num_draft_tokens} ({found}): only a cheaper round would."
     text = (
-        f"B={batch}: surely pays at accept length {needed.needed:.2f} with k={needed.num_draft_tokens} (now "
+        f"B={batch}: surely pays at accept length {_up(needed.needed)} with k={needed.num_draft_tokens} (now "
         f"{needed.accept_length:.2f}, break-even {needed.break_even:.2f})."
     )
     if needed.needed <= needed.accept_length:
-        return text
+        return f"{text} By value it does; what is not known of the accept length leaves it open."
     reached = [position for position in needed.positions if position.needed is not None]
     if reached:
         best = reached[0]
         text += (
-            f" Position {best.position} alone would do: conditional acceptance from {best.now:.2f} to {best.needed:.2f} (each 0.01 "
-            f"there is worth {best.gain_per_point:.3f} tokens a round)."
+            f" Position {best.position} alone would do: conditional acceptance from {best.now:.2f} to {_up(best.needed)} (each "
+            f"0.01 there is worth {best.gain_per_point:.3f} tokens a round)."
         )
     elif needed.positions:
         best = needed.positions[0]
         text += f" No single position reaches it; position {best.position} is worth most ({best.gain_per_point:.3f} for each 0.01)."
     if needed.everywhere is not None:
-        text += f" Or {needed.everywhere:.2f} more at every position."
+        text += f" Or {_up(needed.everywhere)} more at every position."
     else:
         text += " Not even 0.95 at every position reaches it: fewer drafts, or a cheaper round, not a better drafter."
     return text
+
+
+def _up(value: float | None) -> str:
+    """To two digits, upwards: what is needed is not reached by what rounds down to it."""
+    return MISSING if value is None else f"{math.ceil(value * 100.0 - 1e-6) / 100.0:.2f}"
 
 
 def _listed(title: str, entries: object, console: Console) -> None:

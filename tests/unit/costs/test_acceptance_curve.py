@@ -96,3 +96,39 @@ def test_lengths_may_fall_by_noise() -> None:
 def test_impossible_lengths_are_refused(lengths: dict[int, float]) -> None:
     with pytest.raises(ValueError, match="accept length"):
         AcceptanceCurve.from_lengths(lengths)
+
+
+def test_lengths_that_cannot_all_be_true_are_refused() -> None:
+    # the third draft would be accepted oftener than the two before it on average; the curve once said 2.38 for the 3.1 given
+    with pytest.raises(ValueError, match="2 drafts: accept length 2 does not fit the others"):
+        AcceptanceCurve.from_lengths({2: 2.0, 3: 3.1})
+    with pytest.raises(ValueError, match="does not fit"):
+        AcceptanceCurve.from_lengths({1: 1.5, 2: 2.4})
+
+
+@pytest.mark.parametrize("lengths", [{2: 2.0, 3: 2.45}, {1: 1.6, 3: 2.6, 6: 3.4}, {1: 1.50, 2: 2.01}, {2: 3.0, 3: 4.0}])
+def test_every_length_that_was_given_is_given_back(lengths: dict[int, float]) -> None:
+    curve = AcceptanceCurve.from_lengths(lengths)
+    for drafts, length in lengths.items():
+        assert curve.length(drafts).value == pytest.approx(length, rel=0.02)
+
+
+def test_what_was_filled_in_is_open_and_what_was_given_is_not() -> None:
+    curve = AcceptanceCurve.from_lengths({3: 2.2})
+    assert curve.length(3).low == curve.length(3).high == pytest.approx(2.2)
+    one = curve.length(1)
+    # half of the way to shares that do not fall (1.4), and to a first draft that is always accepted (2.0)
+    assert one.low == pytest.approx((one.value + 1.4) / 2)
+    assert one.high == pytest.approx((one.value + 2.0) / 2)
+    # published: with 7 drafts 3.54, with 2 2.36; every position losing alike says 2.19
+    published = AcceptanceCurve.from_lengths({7: 3.54}).length(2)
+    assert published.value < 2.36 < published.high
+    # shares by position leave nothing open
+    assert AcceptanceCurve((0.6, 0.4, 0.2)).length(1).low == AcceptanceCurve((0.6, 0.4, 0.2)).length(1).high
+
+
+@given(st.dictionaries(st.integers(1, 10), st.floats(0.05, 0.95), min_size=1, max_size=4), st.integers(0, 12))
+def test_bounds_hold_the_value_whatever_was_given(shares: dict[int, float], drafts: int) -> None:
+    lengths = {k: 1.0 + sum(min(shares.values()) ** i for i in range(1, k + 1)) for k in shares}
+    length = AcceptanceCurve.from_lengths(lengths).length(drafts)
+    assert 1.0 <= length.low <= length.value + 1e-9 <= length.high + 2e-9 <= drafts + 1 + 1e-6

@@ -109,3 +109,24 @@ def test_a_round_faster_than_a_plain_step_is_refused() -> None:
     with pytest.raises(UnknownCost, match=r"3 drafts faster than a plain step \(c at most 0\.7\d\), which is impossible"):
         surface(12.0).cost(1, 3)
     assert surface(8.0).cost(1, 3).value == pytest.approx(9.3 / 8.0)
+
+
+def test_times_that_fall_are_doubted_and_both_are_held() -> None:
+    surface = SteppedSurface(
+        verify=StepTimes.of({1: 9.5e-3, 8: 10e-3, 32: 8e-3, 64: 9e-3}), draft=StepTimes.of({1: 1e-3, 8: 2.5e-3}), draft_for=3
+    )
+    cost = surface.cost(8, 3)
+    assert cost.value == pytest.approx(1.05)
+    assert cost.high == pytest.approx(1.25)
+    assert any("a step of 8 tokens took longer (10 ms) than one of 32 (8 ms)" in doubt for doubt in cost.doubts)
+    # what timing leaves open is no fall
+    level = SteppedSurface(verify=StepTimes.of({8: 10e-3, 32: 9.9e-3}), draft=StepTimes.of({8: 2.5e-3}), draft_for=3)
+    assert not level.cost(8, 3).doubts
+
+
+def test_what_is_missing_is_named_by_what_it_is() -> None:
+    surface = SteppedSurface(verify=StepTimes.of({1: 10e-3, 512: 20e-3}), draft=StepTimes.of({1: 1e-3, 8: 1e-3}), draft_for=3)
+    with pytest.raises(UnknownCost, match="draft times are known from 1 to 8 requests"):
+        surface.cost(32, 3)
+    with pytest.raises(UnknownCost, match="step times are known from 1 to 512 tokens"):
+        surface.cost(8, 200)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from breakeven.costs.table import Shape
-from breakeven.costs.table_file import is_speedup_table, read_speedups
+from breakeven.costs.table_file import columns_left_alone, is_speedup_table, read_speedups
 from breakeven.costs.table_predictions import Asked, predict_table
 from breakeven.costs.validation import impossible
 from breakeven.errors import ReportedError
+from breakeven.printed.figures import Bounds
 
 HEADER = "target,hardware,engine,drafter,steps,topk,draft_tokens,workload,concurrency,accept_length,plain_tok_s,speculative_tok_s\n"
 
@@ -52,11 +53,11 @@ def test_costs_of_a_losing_benchmark(tmp_path: Path) -> None:
 
 def test_its_head_would_need_its_cost_to_break_even(tmp_path: Path) -> None:
     rows = read_speedups(table(tmp_path, *LOSING))
-    found, _, _ = predict_table(rows, Asked(accept_length=2.59), threshold=0.03)
+    found, _, _ = predict_table(rows, Asked(accept_length=Bounds(2.59, 2.59, 2.59)), threshold=0.03)
     own = next(one for one in found if "k=3 at c=1," in one.label)
     assert own.speedup == pytest.approx(1.0, abs=0.005)
     assert own.outcome == "undecided"
-    low, _, _ = predict_table(rows, Asked(accept_length=1.86), threshold=0.03)
+    low, _, _ = predict_table(rows, Asked(accept_length=Bounds(1.86, 1.86, 1.86)), threshold=0.03)
     assert next(one for one in low if "k=3 at c=1," in one.label).outcome == "slower"
 
 
@@ -246,7 +247,7 @@ def test_other_contexts_and_loads_do_not_stand_in(tmp_path: Path) -> None:
 
 def test_an_accept_length_that_no_shape_allows_is_not_passed_over(tmp_path: Path) -> None:
     rows = read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a:20,1,2.6,1.5", header=SHORT + "accept_len,speedup\n"))
-    _, _, missing = predict_table(rows, Asked(accept_length=4.5), threshold=0.03)
+    _, _, missing = predict_table(rows, Asked(accept_length=Bounds(4.5, 4.5, 4.5)), threshold=0.03)
     assert missing == (("accept length 4.5", "above 4, the most that any shape in the table can give"),)
 
 
@@ -277,3 +278,108 @@ def test_hostile_files_are_refused(tmp_path: Path) -> None:
     assert not is_speedup_table(tmp_path / "table.yaml")
     with pytest.raises(ReportedError, match="cannot be read"):
         read_speedups(tmp_path / "missing.csv")
+
+
+def test_headers_as_people_write_them(tmp_path: Path) -> None:
+    header = "Model,Engine,Draft Model,Method,Num Steps,TopK,Draft Tokens,Dataset,Batch Size,Accept Length (τ),Speedup (x)\n"
+    path = table(tmp_path, "M,sglang,d,eagle3,3,1,4,a,8,2.45,1.34", "M,sglang,d,eagle3,3,1,4,b,8,3.10,n/a", header=header)
+    assert is_speedup_table(path)
+    measured, asked = read_speedups(path)
+    assert (measured.concurrency, measured.drafter, measured.shape) == ("8", "d", Shape(3, 1, 4))
+    assert measured.cost is not None
+    assert measured.cost.estimate == pytest.approx(2.45 / 1.34)
+    assert asked.speedup is None
+    assert columns_left_alone(path) == ()
+
+
+def test_a_length_without_the_bonus_token_is_one_longer(tmp_path: Path) -> None:
+    header = SHORT + "accept_len,bonus,speedup\n"
+    left_out, held = read_speedups(
+        table(tmp_path, "M,vllm,d,eagle3,3,a,8,0.95,excluded,1.34", "M,vllm,d,eagle3,3,b,8,2.45,,1.34", header=header)
+    )
+    assert left_out.cost is not None
+    assert left_out.cost.estimate == pytest.approx(1.95 / 1.34)
+    assert held.cost is not None
+    assert held.cost.estimate == pytest.approx(2.45 / 1.34)
+    with pytest.raises(ReportedError, match="bonus: 'perhaps'; expected included or excluded"):
+        read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a,8,1.45,perhaps,1.34", header=header))
+    with pytest.raises(ReportedError, match="bonus: excluded"):
+        read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a,8,0.95,,1.34", header=header))
+
+
+@pytest.mark.parametrize("over", ["plain", "Vanilla decoding", "no speculation", "autoregressive", "baseline", "AR", ""])
+def test_a_speedup_over_plain_decoding_counts(tmp_path: Path, over: str) -> None:
+    header = SHORT + "accept_len,speedup,baseline\n"
+    assert not impossible(read_speedups(table(tmp_path, f"M,vllm,d,eagle3,3,a,8,2.45,1.34,{over}", header=header)))
+
+
+@pytest.mark.parametrize("over", ["ngram", "EAGLE-2", "vLLM 0.8", "previous drafter"])
+def test_a_speedup_over_something_else_says_nothing(tmp_path: Path, over: str) -> None:
+    header = SHORT + "accept_len,speedup,speedup_over\n"
+    rows = read_speedups(
+        table(tmp_path, f"M,vllm,d,eagle3,3,a,8,2.45,1.34,{over}", f"M,vllm,d,eagle3,3,b,8,2.60,,{over}", header=header)
+    )
+    (void,) = impossible(rows)
+    assert void.dataset == "a"
+    assert "not over plain decoding" in void.why_impossible
+
+
+@pytest.mark.parametrize(
+    "name", ["batch_size_per_gpu", "Batch size / GPU", "request rate", "num_users", "qps", "BS", "max_concurrency"]
+)
+def test_loads_under_another_name_do_not_stand_in_for_each_other(tmp_path: Path, name: str) -> None:
+    header = f"model,drafter,steps,topk,draft_tokens,workload,accept_length,speedup,{name}\n"
+    path = table(tmp_path, "M,d,3,1,4,a,2.45,1.70,1", "M,d,3,1,4,b,3.10,,32", header=header)
+    with pytest.raises(ReportedError, match="looks like the load, which is read from concurrency"):
+        read_speedups(path)
+
+
+def test_replicas_are_no_tensor_parallel_size(tmp_path: Path) -> None:
+    header = SHORT + "tp,num_gpus,accept_len,speedup\n"
+    rows = read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a,8,1,1,2.45,1.34", "M,vllm,d,eagle3,3,b,8,1,8,2.6,", header=header))
+    found, _, missing = predict_table(rows, Asked(), threshold=0.03)
+    assert (found, len(missing)) == ((), 1)
+
+
+def test_an_accept_length_with_its_bonus_in_the_header_is_asked_about(tmp_path: Path) -> None:
+    header = SHORT + "Accept length (excl. bonus),speedup\n"
+    with pytest.raises(ReportedError, match="call it accept_length, and say in a column bonus"):
+        read_speedups(table(tmp_path, "M,vllm,d,eagle3,3,a,8,1.45,1.34", header=header))
+
+
+def test_columns_that_are_left_alone_are_named(tmp_path: Path) -> None:
+    path = table(tmp_path, "M,vllm,d,eagle3,3,a,8,2.45,1.34,0.7,x", header=SHORT + "accept_len,speedup,Temperature,source\n")
+    assert columns_left_alone(path) == ("Temperature", "source")
+
+
+def test_a_row_of_another_number_of_drafts_keeps_its_own_accept_length(tmp_path: Path) -> None:
+    header = "target,drafter,method,steps,topk,draft_tokens,workload,concurrency,accept_length,speedup\n"
+    rows = read_speedups(
+        table(
+            tmp_path,
+            "M,d,eagle3,3,1,4,a,8,2.45,1.34",
+            "M,d,eagle3,5,1,6,a,8,2.80,1.30",
+            "M,d,eagle3,7,1,8,a,8,2.85,",
+            header=header,
+        )
+    )
+    # c = 1.828 with 3 drafts and 2.154 with 5: 2.479 with 7
+    (one,), _, missing = predict_table(rows, Asked(), threshold=0.03)
+    assert one.speedup == pytest.approx(2.85 / 2.479, rel=1e-3)
+    assert one.error.what.startswith("from other numbers of drafts")
+    assert missing == ()
+    # asked for as well, it is told once
+    again, _, missing = predict_table(rows, Asked(num_drafted=(7,)), threshold=0.03)
+    assert [prediction.label for prediction in again] == [one.label]
+    assert missing == ()
+
+
+def test_the_row_that_disagrees_is_named(tmp_path: Path) -> None:
+    lines = [
+        f"M,H100,vllm,d,3,1,3,{name},1,{length},100,{speed}"
+        for name, length, speed in (("a", "2.45", 134), ("b", "2.60", 141), ("odd", "2.10", 170))
+    ]
+    (one,), _, _ = predict_table(
+        read_speedups(table(tmp_path, *lines, "M,H100,vllm,d,3,1,3,x,1,1.9,100,")), Asked(), threshold=0.03
+    )
+    assert any("row 3 (M / d / k=3 / odd at c=1), c 1.24" in doubt for doubt in one.doubts)

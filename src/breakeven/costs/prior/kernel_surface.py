@@ -38,6 +38,8 @@ HOST_ROUND_S = _Range(1.0e-3, 0.3e-3, 2.5e-3)
 HOST_DRAFT_S = _Range(0.6e-3, 0.1e-3, 1.0e-3)
 
 
+# a measured step below this share of what its kernels were timed at is no step of this model
+LEAST_OF_KERNELS = 1.0 / 3.0
 # where the host is more than this of what a round adds, the prior says little: engines differ most there
 MOSTLY_HOST = 0.6
 # ... and where verifying attention is, how engines read the cache for several rows of a request decides
@@ -163,7 +165,12 @@ class KernelSurface:
         found = self._measured(batch, plain)
         if found is None:
             return _Calibration(1.0, MISSED_S.value), _Calibration(1.0, MISSED_S.low), _Calibration(1.0, MISSED_S.high)
-        _, kernels, measured = found
+        at, kernels, measured = found
+        if measured < LEAST_OF_KERNELS * kernels:
+            raise UnknownCost(
+                f"the plain step given for B={at} takes {measured * 1e3:.3g} ms and its kernels {kernels * 1e3:.3g} ms: no machine "
+                "of this kind is that fast. Is it tokens/s of the whole server, or a step of this model and precision?"
+            )
         missed = measured - kernels
         if missed <= 0.0:  # a constant cannot be negative
             only = _Calibration(measured / kernels, 0.0)

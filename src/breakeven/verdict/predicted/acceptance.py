@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.errors import UsageError
 from breakeven.inputs.text import read_text
+from breakeven.printed.figures import PrintedFigure
 
 __all__ = ["ReadAcceptance", "read_acceptance"]
 
@@ -50,36 +53,53 @@ def read_acceptance(text: str) -> ReadAcceptance:
     try:
         if any(":" in part for part in parts):
             return _from_lengths([part.partition(":") for part in parts])
-        shares = tuple(_number(part) for part in parts)
+        figures = [_figure(part) for part in parts]
+        shares = tuple(figure.value for figure in figures)
         told = ", ".join(f"{share:g}" for share in shares)
         if is_conditional:
             curve = AcceptanceCurve.from_conditional(shares)
+            worth = {lever.position: 100.0 * lever.gain for lever in curve.levers(len(shares), 0.0)}
+            rounding = _rounding(figures, [worth[position] for position in range(1, len(shares) + 1)])
             return ReadAcceptance(
-                curve, f"conditional acceptance {told}, accept length {curve.length(len(shares)).value:.2f} at k={len(shares)}"
+                replace(curve, rounding=rounding),
+                f"conditional acceptance {told}, accept length {curve.length(len(shares)).value:.2f} at k={len(shares)}",
             )
         if len(shares) == 1 and shares[0] > 1.0:
             raise ValueError("an accept length needs its number of drafts: write 3:2.88 for 2.88 with three drafts")
-        return ReadAcceptance(AcceptanceCurve(shares), f"joint acceptance {told}", _doubt(shares, parts[0]))
+        curve = AcceptanceCurve(shares, rounding=_rounding(figures, [1.0] * len(figures)))
+        return ReadAcceptance(curve, f"joint acceptance {told}", _doubt(shares, parts[0]))
     except ValueError as error:
         raise UsageError(f"--accept {text[:60]!a}: {error}; {FORMS}") from None
 
 
 def _from_lengths(pairs: list[tuple[str, str, str]]) -> ReadAcceptance:
     """Accept lengths by number of drafts; a percentage is accepted over drafted tokens, the bonus in neither."""
-    lengths = {
-        int(drafts): 1.0 + int(drafts) * _number(length) if length.strip().endswith("%") else float(length)
-        for drafts, _, length in pairs
-    }
-    if max(lengths) > MAX_POSITIONS or not all(math.isfinite(length) for length in lengths.values()):
-        raise ValueError(f"expected at most {MAX_POSITIONS} drafts and finite lengths")
+    lengths: dict[int, float] = {}
+    rounding = 0.0
+    for drafts, _, length in pairs:
+        number, figure = int(drafts), _figure(length)
+        if not number <= MAX_POSITIONS:
+            raise ValueError(f"expected at most {MAX_POSITIONS} drafts")
+        if number in lengths:
+            raise ValueError(f"{number} drafts stand there twice; give one figure for each number of drafts")
+        lengths[number] = 1.0 + number * figure.value if figure.is_percent else figure.value
+        rounding = max(rounding, figure.half_width * (number if figure.is_percent else 1))
     told = f"accept length {', '.join(f'{al:.4g} at k={k}' for k, al in lengths.items())}"
     if len(lengths) == 1 and max(lengths) > 1:
         told += "; with fewer drafts as if every position lost alike, which shares by position would settle"
-    return ReadAcceptance(AcceptanceCurve.from_lengths(lengths), told)
+    return ReadAcceptance(replace(AcceptanceCurve.from_lengths(lengths), rounding=rounding), told)
 
 
-def _number(text: str) -> float:
-    return float(text.removesuffix("%")) / 100.0 if text.strip().endswith("%") else float(text)
+def _figure(text: str) -> PrintedFigure:
+    try:
+        return PrintedFigure.parse(text)
+    except ValueError:
+        raise ValueError(f"{text.strip()!a} is not a number") from None
+
+
+def _rounding(figures: Sequence[PrintedFigure], worth: Sequence[float]) -> float:
+    """Half-width of the accept length that the digits of shares leave, each worth so much; none or all of the drafts is exact."""
+    return math.hypot(*(figure.half_width * gain for figure, gain in zip(figures, worth, strict=True) if 0.0 < figure.value < 1.0))
 
 
 def _doubt(shares: tuple[float, ...], first: str) -> str:
@@ -132,8 +152,7 @@ def _curve(found: dict[str, Any]) -> AcceptanceCurve:
         rounds = found.get("num_rounds")
         joint = tuple(float(share) for share in found["joint"])
         return AcceptanceCurve(joint, rounds if type(rounds) is int and rounds > 0 else None, half_width=half)
-    curve = AcceptanceCurve.from_lengths({int(found["num_drafted"]): float(found["accept_length"])})
-    return AcceptanceCurve(curve.joint, half_width=half)
+    return replace(AcceptanceCurve.from_lengths({int(found["num_drafted"]): float(found["accept_length"])}), half_width=half)
 
 
 def _find(document: Any, depth: int) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from breakeven.costs.surface import Cost, UnknownCost
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.errors import UsageError
 from breakeven.printed.figures import PrintedFigure
+from breakeven.units import plural
 from breakeven.verdict.predicted.result import Prediction
 from breakeven.verdict.predicted.surfaces import batch_predictions, headline
 
@@ -37,7 +38,26 @@ class _Given:
             raise UnknownCost(f"c was given for {', '.join(map(str, self.costs))} drafts at B={self.batch}, and for nothing else")
         drift = 1.0 + LAUNCH_DRIFT[0]
         low, high = (figure.value - figure.half_width) / drift, (figure.value + figure.half_width) * drift
-        return Cost(value=figure.value, low=min(max(low, IMPOSSIBLE_BELOW), figure.value), high=high)
+        return Cost(
+            value=figure.value,
+            low=min(max(low, IMPOSSIBLE_BELOW), figure.value),
+            high=high,
+            doubts=self._doubts(num_drafted, drift),
+        )
+
+    def _doubts(self, num_drafted: int, drift: float) -> tuple[str, ...]:
+        """More drafts cannot cost less: what falls by more than launches differ is of two deployments, or misread."""
+        mine = self.costs[num_drafted].value
+        falls = [
+            (min(k, num_drafted), max(k, num_drafted))
+            for k, other in self.costs.items()
+            if (mine * drift < other.value if k < num_drafted else other.value * drift < mine if k > num_drafted else False)
+        ]
+        return tuple(
+            f"c falls from {self.costs[fewer]} with {plural(fewer, 'draft')} to {self.costs[more]} with {more}, and a round with "
+            "more drafts cannot cost less: one of the two is of another load or deployment, or misread"
+            for fewer, more in falls[:1]
+        )
 
 
 def read_costs(text: str) -> dict[int, PrintedFigure]:
@@ -58,6 +78,10 @@ def read_costs(text: str) -> dict[int, PrintedFigure]:
         if not IMPOSSIBLE_BELOW <= figure.value <= MOST or figure.is_percent:
             raise UsageError(
                 f"--break-even {text[:60]!a}: c is the time of a round in plain steps, at least 1; {EXPECTED}. Was it a speedup?"
+            )
+        if int(drafts) in found:
+            raise UsageError(
+                f"--break-even {text[:60]!a}: {int(drafts)} drafts stand there twice; give one c for each number of drafts"
             )
         found[int(drafts)] = figure
     return found

@@ -58,6 +58,8 @@ def parse_plain(texts: Sequence[str]) -> dict[int, float]:
                 f"--measured-plain {text[:60]!a}: expected a batch and a figure, as in 'B=1:63.6 tok/s' or 'B=1:15.7 ms'"
             )
         batch, figure = int(match["batch"]), float(match["figure"])
+        if batch in found:
+            raise UsageError(f"--measured-plain {text[:60]!a}: B={batch} was given already; give one plain figure for each batch")
         found[batch] = figure * 1e-3 if match["unit"].lower() == "ms" else batch / figure
     return found
 

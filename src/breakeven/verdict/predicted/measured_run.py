@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from breakeven.costs.acceptance_curve import AcceptanceCurve
 from breakeven.costs.measured_surface import Jump, MeasuredSurface
@@ -19,7 +18,6 @@ from breakeven.experiment.record import RunRecord
 from breakeven.experiment.summary import RunSummary, log_decode_time_per_token
 from breakeven.units import plural
 from breakeven.verdict.predicted.result import (
-    BatchPrediction,
     DraftsByBatch,
     FixedDrafts,
     PredictedSchedule,
@@ -27,7 +25,7 @@ from breakeven.verdict.predicted.result import (
     Range,
     Unpredicted,
 )
-from breakeven.verdict.predicted.surfaces import batch_predictions, headline
+from breakeven.verdict.predicted.surfaces import batch_predictions, headline, with_times
 
 __all__ = ["PADDING_HIDDEN", "jump_text", "measured_surface", "predict_from_run", "schedule_from"]
 
@@ -65,10 +63,12 @@ def predict_from_run(
     asked = tuple(batches) or surface.batches
     numbers = tuple(drafts) or _between(surface)
     found, unknown = batch_predictions(surface, acceptance, asked, numbers, threshold=threshold)
-    found = tuple(map(partial(_with_times, _plain_steps(record)), found))
+    plain_steps = _plain_steps(record)
+    found = tuple(with_times(batch, plain_steps.get(batch.batch)) for batch in found)
     schedule = None
     if acceptance is not None and found:
-        schedule = _shown(schedule_from(surface, acceptance, [batch.batch for batch in found], numbers, threshold=threshold))
+        made = schedule_from(surface, acceptance, [batch.batch for batch in found], numbers, threshold=threshold)
+        schedule = _shown(made, idle_at=sorted(surface.idle))
     return Prediction(
         kind="measured run",
         title=f"Run {record.name}",
@@ -98,15 +98,6 @@ def _plain_steps(record: RunRecord) -> dict[int, float]:
         if load.concurrency is not None and logs:
             steps.setdefault(load.concurrency, math.exp(statistics.fmean(logs)))
     return steps
-
-
-def _with_times(plain_steps: Mapping[int, float], batch: BatchPrediction) -> BatchPrediction:
-    """The same with the seconds of a plain step, and of a round as c of them, at batches that were measured."""
-    plain_s = plain_steps.get(batch.batch)
-    if plain_s is None:
-        return batch
-    points = tuple(point.model_copy(update={"round_s": point.cost.value * plain_s}) for point in batch.points)
-    return batch.model_copy(update={"plain_s": plain_s, "points": points})
 
 
 def _simulated(record: RunRecord) -> list[str]:
@@ -153,18 +144,22 @@ def _range(cost: Cost) -> Range:
     return Range(value=cost.value, low=cost.low, high=cost.high)
 
 
-def _resting(stretch: Stretch, schedule: Schedule) -> str:
-    """What carrying the drafter costs where the schedule rests; nothing to say where speculation is not loaded at all."""
+def _resting(stretch: Stretch, schedule: Schedule, idle_at: Sequence[int]) -> str:
+    """What carrying the drafter costs where the schedule rests; nothing to say where speculation is not loaded at all.
+
+    idle_at: the batches at which it was measured.
+    """
     if stretch.num_drafted or schedule.most_drafted == 0:
         return ""
     if stretch.idle is None:
-        return "; what the loaded drafter costs there was not measured (curve: {idle: true})"
+        where = f"only at {', '.join(map(str, idle_at))}" if idle_at else "curve: {idle: true}"
+        return f"; what the loaded drafter costs there was not measured ({where})"
     idle = stretch.idle
     high = f"{idle.high:.2f}" if math.isfinite(idle.high) else "no bound"
     return f"; the loaded drafter costs {idle.value:.2f} plain steps a step there [{idle.low:.2f}, {high}]"
 
 
-def _shown(schedule: Schedule) -> PredictedSchedule:
+def _shown(schedule: Schedule, idle_at: Sequence[int]) -> PredictedSchedule:
     return PredictedSchedule(
         by_batch=tuple(
             DraftsByBatch(
@@ -175,7 +170,7 @@ def _shown(schedule: Schedule) -> PredictedSchedule:
                 if stretch.speedup is None
                 else Range(value=stretch.speedup.speedup, low=stretch.speedup.low, high=stretch.speedup.high),
                 idle=None if stretch.idle is None else _range(stretch.idle),
-                why=f"{stretch.why}{_resting(stretch, schedule)}",
+                why=f"{stretch.why}{_resting(stretch, schedule, idle_at)}",
             )
             for stretch in schedule.stretches
         ),

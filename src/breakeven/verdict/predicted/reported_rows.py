@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from breakeven.costs.table import Shape, TableRow
-from breakeven.costs.table_file import is_speedup_table, read_speedups
+from breakeven.costs.table_file import columns_left_alone, is_speedup_table, read_speedups
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.verdict.reported.case import Case, study
 from breakeven.verdict.reported.comparing import Pair, baseline_for
@@ -13,17 +14,30 @@ from breakeven.verdict.reported.files import load_table
 
 __all__ = ["load_rows"]
 
+SHOWN = 12
 
-def load_rows(path: Path) -> tuple[str, tuple[TableRow, ...], float]:
-    """Title, rows and threshold of a table of speedups (CSV) or of a reported table.
+
+def load_rows(path: Path) -> tuple[str, tuple[TableRow, ...], float, tuple[str, ...]]:
+    """Title, rows, threshold and what was taken for granted, of a table of speedups (CSV) or of a reported table.
 
     Raises:
         ReportedError: the file is neither, or something in it is refused.
     """
     if is_speedup_table(path):
-        return path.stem, read_speedups(path), 0.03
+        rows = read_speedups(path)
+        return path.stem, rows, 0.03, _taken_for_granted(path, rows)
     table = load_table(path)
-    return table.name or path.stem, _rows(study(table)), table.threshold
+    return table.name or path.stem, _rows(study(table)), table.threshold, ()
+
+
+def _taken_for_granted(path: Path, rows: Sequence[TableRow]) -> tuple[str, ...]:
+    notes = []
+    if not any(row.concurrency for row in rows):
+        notes.append("No row says its load (concurrency): they are taken to be of one, since the cost of a round changes with it")
+    if left := columns_left_alone(path):
+        shown = ", ".join(name[:40] for name in left[:SHOWN]) + (f" and {len(left) - SHOWN} more" if len(left) > SHOWN else "")
+        notes.append(f"Columns left alone: {shown}")
+    return tuple(notes)
 
 
 def _rows(case: Case) -> tuple[TableRow, ...]:
@@ -55,6 +69,7 @@ def _rows(case: Case) -> tuple[TableRow, ...]:
                         arm.hardware or "",
                         " ".join(filter(None, (arm.engine, arm.version_text))),
                         str(arm.tensor_parallel or ""),
+                        "",
                         "",
                     ),
                     method=arm.method,

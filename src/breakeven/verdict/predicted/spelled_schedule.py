@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from breakeven.checkpoints.random_head import is_random_head
 from breakeven.costs.schedule import FixedChoice, Schedule, Stretch
 from breakeven.costs.schedule_formats import for_sglang, for_vllm
 from breakeven.engines.base import Arm
 from breakeven.errors import UsageError
+from breakeven.experiment.plan import RANDOM
 from breakeven.experiment.record import RunRecord
 from breakeven.verdict.predicted.result import PredictedSchedule, Prediction, SpelledSchedule
 from breakeven.versions import Version
@@ -63,10 +67,11 @@ def _release(record: RunRecord, arm: Arm, engine: str, version: str | None) -> V
 
 
 def _drafter(record: RunRecord) -> str:
-    """The trained drafter of the run, where one took part; the head of a forced arm is a stand-in and not to be served."""
+    """The trained drafter of the run, where one took part; a random head, or that of a probe, is a stand-in that nobody serves."""
     for arm in record.arms:
-        if arm.speculation is not None and arm.speculation.drafter is not None and not arm.forced:
-            return str(arm.speculation.drafter)
+        drafter = arm.speculation.drafter if arm.speculation is not None and not arm.probe else None
+        if drafter is not None and str(drafter) != RANDOM and not is_random_head(Path(drafter)):
+            return str(drafter)
     return PLACEHOLDER
 
 

@@ -17,7 +17,7 @@ from breakeven.inputs.checking import check_table
 from breakeven.inputs.text import read_text
 from breakeven.inputs.yaml_table import parse_yaml_table
 from breakeven.verdict.predicted.result import Prediction
-from breakeven.verdict.predicted.surfaces import batch_predictions, headline, with_error
+from breakeven.verdict.predicted.surfaces import batch_predictions, headline, with_error, with_times
 
 __all__ = ["StepFile", "predict_from_steps", "read_step_file"]
 
@@ -74,6 +74,7 @@ def predict_from_steps(
     chosen = batches or tuple(sorted(file.draft_ms))
     numbers = drafts or tuple(sorted({1, file.drafts}))
     found, unknown = batch_predictions(noisy, acceptance, chosen, numbers, threshold=threshold)
+    found = tuple(with_times(batch, surface.verify.at(batch.batch).value) for batch in found)
     cliffs = [
         f"Cliff between {cliff.below} and {cliff.above} tokens in a step: {cliff.factor:.1f} times as long, more than its tokens "
         "explain. Usually the end of the captured CUDA graphs: raise the capture size past the largest batch x (drafts + 1)"

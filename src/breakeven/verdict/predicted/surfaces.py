@@ -19,7 +19,7 @@ from breakeven.verdict.predicted.result import (
     Unpredicted,
 )
 
-__all__ = ["batch_predictions", "error_bar", "headline", "with_error"]
+__all__ = ["batch_predictions", "error_bar", "headline", "with_error", "with_times"]
 
 
 class _Widened:
@@ -63,6 +63,14 @@ def batch_predictions(
         if choice.rows:
             found.append(_batch(choice))
     return tuple(found), _grouped(unknown)
+
+
+def with_times(batch: BatchPrediction, plain_s: float | None) -> BatchPrediction:
+    """The same with the seconds of a plain step, and of a round as c of them; as it is where those are not known."""
+    if plain_s is None:
+        return batch
+    points = tuple(point.model_copy(update={"round_s": point.cost.value * plain_s}) for point in batch.points)
+    return batch.model_copy(update={"plain_s": plain_s, "points": points})
 
 
 def headline(batches: Iterable[BatchPrediction], threshold: float) -> str:

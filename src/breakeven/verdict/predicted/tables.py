@@ -14,7 +14,7 @@ __all__ = ["predict_from_table"]
 
 def predict_from_table(path: Path, asked: Asked, *, threshold: float | None) -> Prediction:
     """Raises ReportedError: the table cannot be read."""
-    title, rows, own_threshold = load_rows(path)
+    title, rows, own_threshold, notes = load_rows(path)
     limit = own_threshold if threshold is None else threshold
     found, void, missing = predict_table(rows, asked, threshold=limit)
     left_out = {row.number for row in void}
@@ -33,6 +33,7 @@ def predict_from_table(path: Path, asked: Asked, *, threshold: float | None) -> 
             for row in void
         ),
         unpredicted=tuple(Unpredicted(label=label, reason=reason) for label, reason in missing),
+        notes=notes,
         next_measurements=_next(found),
     )
 

@@ -95,7 +95,7 @@ def test_a_real_reading_is_taken(tmp_path: Path) -> None:
         ("2.4", "needs its number of drafts"),
         ("0.5,0.7", "cannot rise"),
         ("3:5.0", "expected 1 to 4"),
-        ("3:", "could not convert"),
+        ("3:", "not a number"),
         ("999999:2.0", "at most 128 drafts"),
         ("good", "expected shares by position"),
         ("", "expected shares by position"),
@@ -116,3 +116,27 @@ def test_hostile_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError):
         read_acceptance(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "half_width"),
+    [
+        ("3:2.20", 0.005),
+        ("3:2.2", 0.05),
+        ("3:55%", 0.015),
+        ("0.83,0.60,0.45", 0.005 * 3**0.5),
+        ("83%,60%,45%", 0.005 * 3**0.5),
+        ("1,1,0", 0.0),
+        # the first share carries the others: AL = 1 + a + a b
+        ("conditional:0.8,0.5", ((1.5 * 0.05) ** 2 + (0.8 * 0.05) ** 2) ** 0.5),
+    ],
+)
+def test_what_digits_leave_open_is_open(text: str, half_width: float) -> None:
+    curve = read_acceptance(text).curve
+    length = curve.length(curve.num_measured)
+    assert length.value - length.low == pytest.approx(half_width)
+
+
+def test_one_figure_for_each_number_of_drafts() -> None:
+    with pytest.raises(UsageError, match="3 drafts stand there twice"):
+        read_acceptance("3:2.2,3:2.9")

@@ -61,3 +61,20 @@ def test_a_doubt_about_the_acceptance_stands_beside_the_headline() -> None:
     assert "write conditional:0.8,0.8,0.8" in said("0.8,0.8,0.8")
     assert "write K:60%" in said("60%")
     assert "write K" not in said("60%", "--num-draft-tokens", "1")
+
+
+def test_one_c_for_each_number_of_drafts() -> None:
+    with pytest.raises(UsageError, match="3 drafts stand there twice"):
+        read_costs("3:1.95,3:2.5")
+
+
+def test_c_that_falls_with_more_drafts_is_doubted() -> None:
+    curve = AcceptanceCurve((0.7, 0.5, 0.36))
+
+    def doubts(text: str) -> list[tuple[str, ...]]:
+        (batch,) = predict_from_costs(read_costs(text), curve, 8, (), threshold=0.03).batches
+        return [point.doubts for point in batch.points]
+
+    assert all("c falls from 1.9 with 1 draft to 1.5 with 3" in found[0] for found in doubts("1:1.9,3:1.5"))
+    # launches differ by as much
+    assert doubts("1:1.60,3:1.55") == [(), ()]

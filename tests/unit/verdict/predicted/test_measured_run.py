@@ -154,6 +154,21 @@ def test_without_an_idle_arm_that_cost_is_called_unmeasured(record: RunRecord) -
     assert "was not measured (curve: {idle: true})" in schedule.by_batch[-1].why
 
 
+def test_beyond_the_batches_where_it_was_measured_that_cost_is_not_known(with_idle: RunRecord) -> None:
+    """ "curve: {idle: true}" was the advice to one who had it."""
+    schedule = predict_from_run(with_idle, AcceptanceCurve((0.98,)), (), (1,), threshold=0.03).schedule
+    assert schedule is not None
+    assert (schedule.by_batch[-1].first, schedule.by_batch[-1].idle) == (65, None)
+    assert schedule.by_batch[-1].why.endswith("was not measured (only at 1, 64)")
+
+
+def test_the_head_of_the_idle_arm_is_not_served(with_idle: RunRecord) -> None:
+    shown = spell_schedule(predict_from_run(with_idle, HEAD, (), (), threshold=0.03), with_idle, "vllm", "0.30.0").schedule
+    assert shown is not None
+    assert shown.spelled is not None
+    assert json.loads(shown.spelled.flags[1])["model"] == "DRAFTER_FOLDER"
+
+
 def test_the_idle_arm_is_a_probe_and_no_candidate(with_idle: RunRecord) -> None:
     result = judge(with_idle)
     assert result.headline.startswith("No drafter was measured")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from breakeven.costs.table_predictions import Asked
+from breakeven.printed.figures import Bounds
 from breakeven.verdict.predicted.tables import predict_from_table
 
 ROOT = Path(__file__).parents[4]
@@ -59,7 +60,7 @@ def test_one_measured_data_set_gives_the_others() -> None:
 def test_the_founding_case_at_one_stream() -> None:
     # the custom head's 40.8 against 63.6 tok/s at accept length 1.00 is a cost of 1.56; 1.68 would gain about 8 %
     path = ROOT / "examples" / "kimi-k2.5-blackwell" / "reported.yaml"
-    (row,) = predict_from_table(path, Asked(accept_length=1.68), threshold=None).rows
+    (row,) = predict_from_table(path, Asked(accept_length=Bounds(1.68, 1.68, 1.68)), threshold=None).rows
     assert row.cost.value == pytest.approx(1.56, abs=0.005)
     assert row.speedup.value == pytest.approx(1.08, abs=0.005)
     assert row.outcome == "undecided"
@@ -90,12 +91,14 @@ def test_unequal_admission_says_nothing_of_a_cost(tmp_path: Path) -> None:
         "     accept_length: 2.40, accept_rate: 0.60, max_running_requests: 48}\n",
         encoding="utf-8",
     )
-    result = predict_from_table(path, Asked(accept_length=2.0), threshold=None)
+    result = predict_from_table(path, Asked(accept_length=Bounds(2.0, 2.0, 2.0)), threshold=None)
     assert result.rows == ()
 
 
 def test_a_csv_of_speedups_is_read_too() -> None:
-    result = predict_from_table(ROOT / "benchmarks" / "data" / "published_speedups.csv", Asked(accept_length=2.2), threshold=0.03)
+    result = predict_from_table(
+        ROOT / "benchmarks" / "data" / "published_speedups.csv", Asked(accept_length=Bounds(2.2, 2.2, 2.2)), threshold=0.03
+    )
     assert len(result.rows) > 30
     assert result.left_out == ()
     assert {row.outcome for row in result.rows} == {"pays", "slower", "undecided"}
@@ -109,6 +112,6 @@ def test_a_reported_cost_ratio_counts_as_a_measured_row(tmp_path: Path) -> None:
         "     accept_rate: 0.42, concurrency: 8, cost_ratio: 1.95}\n",
         encoding="utf-8",
     )
-    (row,) = predict_from_table(path, Asked(accept_length=1.68), threshold=None).rows
+    (row,) = predict_from_table(path, Asked(accept_length=Bounds(1.68, 1.68, 1.68)), threshold=None).rows
     assert row.cost.value == pytest.approx(1.95)
     assert row.speedup.value == pytest.approx(0.86, abs=0.005)
