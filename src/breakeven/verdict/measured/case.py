@@ -69,6 +69,13 @@ class Case:
         """Comparisons of one arm, in the order of load points."""
         return [self.compared[arm, load] for load in self.loads if (arm, load) in self.compared]
 
+    def best_paying(self, load: str) -> str | None:
+        """The candidate to run at a load point, where one pays there."""
+        return next((compared.arm for compared in self.at(load) if self.outcome(compared) == "pays"), None)
+
+    def is_open(self, load: str) -> bool:
+        return any(self.outcome(compared) == "undecided" for compared in self.at(load))
+
     def own_cost(self, arm: str, load: str) -> Estimate:
         """Log c as measured on this very arm, with its own acceptance."""
         return block_interval(list(self.costs.own[arm, load].values()), assumed_sd=PAIR_ASSUMED_SD)
