@@ -8,8 +8,9 @@ from pathlib import Path
 from breakeven.costs.table import Shape, TableRow
 from breakeven.costs.table_file import columns_left_alone, is_speedup_table, read_speedups
 from breakeven.printed.figures import Bounds, PrintedFigure
+from breakeven.verdict.reported.baselines import baseline_for
 from breakeven.verdict.reported.case import Case, study
-from breakeven.verdict.reported.comparing import Pair, baseline_for
+from breakeven.verdict.reported.comparing import Pair
 from breakeven.verdict.reported.files import load_table
 
 __all__ = ["load_rows"]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from breakeven.printed.definitions import METHODS_THAT_SKIP_STEPS
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
-from breakeven.verdict.reported.comparing import Pair, baseline_for, compare
+from breakeven.verdict.reported.baselines import baseline_for
+from breakeven.verdict.reported.comparing import Pair, compare
 from breakeven.verdict.reported.gathering import arms_of
 from breakeven.verdict.reported.likeness import is_of_lengths
 from breakeven.verdict.reported.predicting import CostRatio, Prediction, cost_ratios, predict

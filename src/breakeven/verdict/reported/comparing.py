@@ -8,28 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.printed.figures import Bounds, PrintedFigure
 from breakeven.verdict.reported.admission import Admission, admission_of
 from breakeven.verdict.reported.arms import LoadKey, Point, ReportedArm
-from breakeven.verdict.reported.likeness import is_of_lengths, same, same_setting, unlike
+from breakeven.verdict.reported.baselines import baselines_for, plain_behind
+from breakeven.verdict.reported.likeness import is_of_lengths, unlike
 from breakeven.verdict.reported.readings import ArmReading
-from breakeven.verdict.reported.repeats import ratio_of_runs
+from breakeven.verdict.reported.without_interval import outcome_if_admitted_alike, why_runs_decide_nothing
 from breakeven.verdict.result import Outcome
 
-__all__ = [
-    "IMPOSSIBLE_BELOW",
-    "PLAIN_NOT_IN_TABLE",
-    "Pair",
-    "baseline_for",
-    "compare",
-    "outcome_without_interval",
-]
+__all__ = ["IMPOSSIBLE_BELOW", "Pair", "compare"]
 
 # A round cannot take less time than a plain step; below this share of it the baseline, or the accept length, is wrong.
 IMPOSSIBLE_BELOW = 0.97
 
-PLAIN_NOT_IN_TABLE = "plain decoding (not in the table)"
 AS_REPORTED = "speedup as reported"
 # a reported ratio and that of the speeds beside it may differ by this much beyond their digits: averages over prompts do
 RATIO_SLACK = 0.02
@@ -69,22 +61,6 @@ class Pair:
         return self.admission.is_equal is True and not doubtful
 
 
-def baselines_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> tuple[ReportedArm, ...]:
-    """The plain arms of the same engine that differ in nothing reported; the one sharing most loads first."""
-    like = [
-        plain
-        for plain in arms
-        if not plain.is_speculative and plain.engine == arm.engine and same_setting(plain, arm) and same(plain.version, arm.version)
-    ]
-    loads = {point.load for point in arm.points}
-    return tuple(sorted(like, key=lambda plain: -len(loads & {point.load for point in plain.points})))
-
-
-def baseline_for(arm: ReportedArm, arms: tuple[ReportedArm, ...]) -> ReportedArm | None:
-    """The first of `baselines_for`; None where no plain arm is like this one."""
-    return next(iter(baselines_for(arm, arms)), None)
-
-
 def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], threshold: float) -> tuple[Pair, ...]:
     """Every speculative arm against plain decoding at every load both report: the fastest plain arm there, where several are."""
     pairs = []
@@ -105,28 +81,13 @@ def compare(readings: tuple[ArmReading, ...], arms: tuple[ReportedArm, ...], thr
                 pairs.append(_pair(reading, plain, point.load, figures, threshold))
             elif point.speedup is not None:
                 figures = point.speedup, PrintedFigure(1.0), AS_REPORTED
-                pairs.append(_pair(reading, _plain_of(reading.arm), point.load, figures, threshold))
+                pairs.append(_pair(reading, plain_behind(reading.arm), point.load, figures, threshold))
     return _tainted(pairs)
 
 
 def _unlike(point: Point, plain: ReportedArm) -> str:
     there = plain.point(point.load)
     return unlike(point, there) if there is not None else ""
-
-
-def _plain_of(arm: ReportedArm) -> ReportedArm:
-    """The plain arm behind a speedup that was reported without its speed: like this one in all that is known."""
-    return replace(
-        arm,
-        name=PLAIN_NOT_IN_TABLE,
-        is_speculative=False,
-        method="plain",
-        drafter=None,
-        cap=arm.cap if arm.cap is not None and not arm.cap.is_default else None,
-        accept_length=None,
-        accept_rate=None,
-        points=(),
-    )
 
 
 def _tainted(pairs: list[Pair]) -> tuple[Pair, ...]:
@@ -176,8 +137,8 @@ def _pair(
         and longest / ratio < IMPOSSIBLE_BELOW
     )
     bounded = reading.at(load).is_upper_bound
-    outcome, why = _outcome(ratio, admission, threshold)
-    runs_apart = _runs_apart(outcome, ratio, figures, threshold)
+    outcome, why = outcome_if_admitted_alike(ratio, admission, threshold)
+    runs_apart = why_runs_decide_nothing(outcome, ratio, mine, theirs, threshold)
     if runs_apart:
         outcome, why = "undecided", runs_apart
     points = reading.arm.point(load), baseline.point(load)
@@ -232,36 +193,3 @@ def _request_ratio(mine: Point | None, plain: Point | None) -> float | None:
     if mine is None or plain is None or mine.request_speed is None or plain.request_speed is None:
         return None
     return mine.request_speed.value / plain.request_speed.value
-
-
-def _outcome(ratio: float, admission: Admission, threshold: float) -> tuple[Outcome, str]:
-    if admission.is_equal is False:
-        return "undecided", f"measured at different admission ({admission.text}), so it does not show what speculation costs"
-    if admission.is_equal is None:
-        return "undecided", f"equal load cannot be shown: {admission.text}"
-    outcome, why = outcome_without_interval(ratio, threshold)
-    again = "" if outcome == "undecided" else "; a repeat on fresh launches would give it an interval"
-    return outcome, f"as reported, no interval: {why}{again}"
-
-
-def _runs_apart(outcome: Outcome, ratio: float, figures: tuple[PrintedFigure, PrintedFigure, str], threshold: float) -> str:
-    """Why several runs take an outcome away. They give none: they may all be of one server, and launches differ by more."""
-    runs = ratio_of_runs(figures[0], figures[1])
-    if runs is None or not (
-        (outcome == "pays" and runs[0] <= 1.0 + threshold) or (outcome == "slower" and runs[1] >= 1.0 - threshold)
-    ):
-        return ""
-    counts = " and ".join(str(max(len(figure.runs), 1)) for figure in figures[:2])
-    return f"{ratio:.2f}x, but {runs[0]:.2f} to {runs[1]:.2f} by the spread of its {counts} runs: not told from plain decoding"
-
-
-def outcome_without_interval(ratio: float, threshold: float) -> tuple[Outcome, str]:
-    """Pays or slower only beyond the usual drift between launches; never "no useful difference", which needs an interval."""
-    usual, rare = LAUNCH_DRIFT
-    margin = 1.0 + max(usual, threshold)
-    if 1.0 / margin < ratio < margin:
-        return "undecided", f"{ratio:.2f}x is within the {usual * 100:.0f} % that the same server drifts between launches"
-    drift = f"beyond the usual {usual * 100:.0f} % drift between launches, within the {rare * 100:.0f} % that happens"
-    if not 1.0 / (1.0 + rare) < ratio < 1.0 + rare:
-        drift = f"beyond even the {rare * 100:.0f} % drift between launches"
-    return ("pays" if ratio > 1.0 else "slower"), f"{ratio:.2f}x is {drift}"

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from breakeven.doctor.public_figures import LAUNCH_DRIFT
 from breakeven.units import format_ratio
 from breakeven.verdict.reported.arms import ReportedArm
+from breakeven.verdict.reported.baselines import PLAIN_NOT_IN_TABLE
 from breakeven.verdict.reported.case import Case, at_loads, listed, only_lengths, speed, unlike_in
-from breakeven.verdict.reported.comparing import PLAIN_NOT_IN_TABLE, Pair, outcome_without_interval
+from breakeven.verdict.reported.comparing import Pair
 from breakeven.verdict.reported.likeness import same_setting
 from breakeven.verdict.reported.next_steps import next_measurements, what_would_change_it
 from breakeven.verdict.reported.readings import lies_at_floor
 from breakeven.verdict.reported.why_undecided import why_undecided
+from breakeven.verdict.reported.without_interval import outcome_without_interval
 from breakeven.verdict.reported.wording import engine_name
 
 __all__ = ["Decision", "decide"]

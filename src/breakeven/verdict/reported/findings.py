@@ -10,6 +10,7 @@ from breakeven.findings import Finding, worst_first
 from breakeven.verdict.reported.case import Case, listed
 from breakeven.verdict.reported.comparison_findings import comparison_findings
 from breakeven.verdict.reported.floor import floor_findings
+from breakeven.verdict.reported.impossible_figures import impossible_figures
 from breakeven.verdict.reported.length_findings import length_findings
 from breakeven.verdict.reported.likeness import alike
 from breakeven.verdict.reported.wording import meanings, printed
@@ -22,6 +23,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
     found = [
         *floor_findings(case),
         *_contradictions(case),
+        *impossible_figures(case),
         *comparison_findings(case),
         *_ambiguous(case),
         *_below_one(case),

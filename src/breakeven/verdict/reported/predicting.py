@@ -7,15 +7,11 @@ from statistics import median
 
 from breakeven.printed.figures import Bounds
 from breakeven.verdict.reported.arms import LoadKey, ReportedArm
-from breakeven.verdict.reported.comparing import (
-    IMPOSSIBLE_BELOW,
-    PLAIN_NOT_IN_TABLE,
-    Pair,
-    baseline_for,
-    outcome_without_interval,
-)
+from breakeven.verdict.reported.baselines import PLAIN_NOT_IN_TABLE, baseline_for
+from breakeven.verdict.reported.comparing import IMPOSSIBLE_BELOW, Pair
 from breakeven.verdict.reported.likeness import alike
 from breakeven.verdict.reported.readings import ArmReading
+from breakeven.verdict.reported.without_interval import outcome_without_interval
 from breakeven.verdict.result import Outcome
 
 __all__ = ["CostRatio", "Prediction", "cost_ratios", "predict"]
