@@ -88,11 +88,10 @@ def _write_manifests(prepared: Prepared, compose: Path | None, kubernetes: Path 
     from breakeven.deploy.kubernetes import kubernetes_manifest
 
     described = container(prepared.record, prepared.relaunch, start_timeout_s=prepared.plan.start_timeout_s)
-    written = {}
-    if compose is not None:
-        written["compose"] = str(write_new(compose, compose_file(described)))
-    if kubernetes is not None:
-        written["kubernetes"] = str(write_new(kubernetes, kubernetes_manifest(described)))
+    wanted = {"compose": (compose, compose_file), "kubernetes": (kubernetes, kubernetes_manifest)}
+    texts = {kind: (path, text_of(described)) for kind, (path, text_of) in wanted.items() if path is not None}
+    paths = write_new(list(texts.values()))
+    written = {kind: str(path) for kind, path in zip(texts, paths, strict=True)}
     if as_json:
         told = {"why": prepared.choice.why, "notes": prepared.choice.notes, "warnings": prepared.warnings}
         typer.echo(json.dumps({"arm": prepared.choice.arm.name, **told, "written": written}, indent=2))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -12,7 +13,6 @@ from typer.testing import CliRunner
 from breakeven.cli import app
 from breakeven.deploy.compose import compose_file
 from breakeven.deploy.container import Container, container
-from breakeven.deploy.files import write_new
 from breakeven.deploy.kubernetes import kubernetes_manifest
 from breakeven.deploy.relaunch import Relaunch
 from breakeven.engines.base import Arm, LaunchCommand, Speculation
@@ -123,15 +123,6 @@ def test_a_schedule_that_sglang_reads_from_a_file_goes_with_the_container(
     assert {f"{mount['mountPath']}/{name}" for name in config_map["data"]} == {place}
 
 
-def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
-    path = write_new(tmp_path / "a.yaml", "mine\n")
-    with pytest.raises(UsageError, match="exists"):
-        write_new(path, "theirs\n")
-    assert path.read_text() == "mine\n"
-    with pytest.raises(UsageError, match="cannot be written"):
-        write_new(tmp_path / "no" / "a.yaml", "")
-
-
 def test_paths_of_the_machine_that_no_container_has_are_to_be_checked(described: Container) -> None:
     left = replace(
         described,
@@ -153,3 +144,21 @@ def test_what_has_no_effect_on_a_manifest_is_refused(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="start nothing; leave out --detach and --port"):
                 CliRunner().invoke(app, ["serve", "runs/x", form, str(tmp_path / "a.yaml"), *option], catch_exceptions=False)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("there", ["compose", "kubernetes"])
+def test_of_two_manifests_either_both_are_written_or_none(
+    tmp_path: Path, described: Container, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    arm = SimpleNamespace(why="the winner", notes=(), arm=SimpleNamespace(name="a"))
+    prepared = SimpleNamespace(record=None, relaunch=None, plan=SimpleNamespace(start_timeout_s=1.0), choice=arm, warnings=())
+    monkeypatch.setattr("breakeven.deploy.serving.prepare", lambda *_, **__: prepared)
+    monkeypatch.setattr("breakeven.deploy.container.container", lambda *_, **__: described)
+    command = ["serve", "runs/x", "--compose", str(tmp_path / "compose"), "--kubernetes", str(tmp_path / "kubernetes")]
+    (tmp_path / there).write_text("mine")
+    with pytest.raises(UsageError, match=f"{there}: exists"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [there]
+    (tmp_path / there).unlink()
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    assert yaml.safe_load((tmp_path / "compose").read_text())["services"]
