@@ -125,7 +125,11 @@ def _allowed_root(path: Path) -> Path:
 
 
 def _checked(file: Path, inside: Path) -> Path:
-    if file.is_symlink() and not file.resolve().is_relative_to(inside):
+    try:
+        leads_out = file.is_symlink() and not file.resolve().is_relative_to(inside)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{file}: a link that leads back to itself; fetch the model again") from error
+    if leads_out:
         raise CheckpointError(
             f"{file}: a link to {file.resolve()}, outside {inside}; links out of a model folder are not followed: "
             "put the file itself there, or name the folder it lies in"

@@ -69,7 +69,9 @@ class _Sizes:
         def number(key: str) -> int:
             value = text.get(key)
             if type(value) is not int or not 0 < value < 1 << 24:
-                raise CheckpointError(f"{target.path}/config.json: {key} is {value!r}; expected a positive whole number")
+                raise CheckpointError(
+                    f"{target.path}/config.json: {key} is {value!r}; expected a positive whole number below {1 << 24}"
+                )
             return value
 
         hidden, vocab, heads, layers = (

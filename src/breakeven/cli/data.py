@@ -198,13 +198,23 @@ def inspect(
         page = Console(record=True, file=io.StringIO(), width=132)
         show_inspection(found, page)
         show_samples(samples, page)
-        page.save_html(str(html))
+        _write_page(html, page.export_html())
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
     console = Console()
     show_inspection(found, console)
     show_samples(samples, console)
+
+
+def _write_page(path: Path, content: str) -> None:
+    from breakeven.errors import DataError
+    from breakeven.whole import write_whole
+
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}); give another file with --html") from error
 
 
 def _show(record: Mapping[str, Any], lines: Iterable[str], as_json: bool) -> None:

@@ -58,6 +58,8 @@ def train(
 def _print_result(result: TrainingResult, as_json: bool) -> None:
     import json
 
+    from breakeven.units import plural
+
     if as_json:
         typer.echo(json.dumps(result.as_json(), indent=2))
         return
@@ -66,11 +68,14 @@ def _print_result(result: TrainingResult, as_json: bool) -> None:
         print_result("accept length: not measured (no held-out prompts)")
     else:
         interval = _interval(result.accept_length_low, result.accept_length_high)
+        loops = "looping answers left out" if result.without_loops else "every answer of them loops, which flatters"
         print_result(
-            f"held-out accept length {result.accept_length:.3f}{interval} with {result.num_draft_tokens} drafts, greedy, "
-            "free-running, looping answers left out. The best of several looks flatters a little, where there were "
-            "several: breakeven eval on other prompts tells"
+            f"held-out accept length {result.accept_length:.3f}{interval} with {result.num_draft_tokens} drafts over "
+            f"{plural(result.num_held_out, 'prompt')}, greedy, free-running, {loops}. The best of several looks flatters a little, "
+            "where there were several: breakeven eval on other prompts tells"
         )
+    for doubt in result.doubts:
+        print_result(f"note: {doubt}")
 
 
 def _line(progress: Progress) -> str:

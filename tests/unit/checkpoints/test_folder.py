@@ -304,3 +304,13 @@ def test_a_large_honest_checkpoint_opens_in_seconds(make_folder: MakeFolder) -> 
     began_s = time.process_time()
     assert len(open_folder(path).tensors) == 10_000
     assert time.process_time() - began_s < 1
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "model.safetensors.index.json"])
+def test_links_in_a_circle_are_one_message(make_folder: MakeFolder, name: str) -> None:
+    folder = make_folder()
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(folder / name)
+    with pytest.raises(CheckpointError) as caught:
+        open_folder(folder)
+    assert f"{name}: a link that leads back to itself" in str(caught.value)

@@ -96,6 +96,10 @@ def test_figures_are_printed_as_json(target: TargetFiles) -> None:
     page = Path("page.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
     assert "⟦an answer" in page
+    # a page that cannot be written leaves the one before, and says which file it is
+    Path("full").mkdir()
+    with pytest.raises(DataError, match="full: cannot be written"):
+        run("inspect", "t.jsonl", "--target", str(target.folder), "--html", "full")
 
 
 def test_the_pages_files_are_read(tmp_path: Path) -> None:

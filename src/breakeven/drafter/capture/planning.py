@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.checkpoints.folder import fingerprint, open_folder
+from breakeven.checkpoints.random_head import auxiliary_layers
 from breakeven.drafter.capture.store_format import DTYPES, Manifest, planned_manifest
 from breakeven.drafter.data.prompt_records import Split
 from breakeven.drafter.data.reading import ReadReport, read_samples
 from breakeven.drafter.data.samples import Sample
 from breakeven.drafter.data.target_files import TargetFiles
-from breakeven.drafter.model.eagle3 import default_auxiliary_layers
 from breakeven.errors import CheckpointError, DataError, UsageError
 
 __all__ = ["PlannedCapture", "plan_capture"]
@@ -39,7 +39,7 @@ def plan_capture(
 ) -> PlannedCapture:
     """Read the samples of one side of the split and plan their shards.
 
-    layers: three layer inputs; None takes those that engines fall back to: 2, the middle, and the last but two.
+    layers: three layer inputs; None takes those that a new head is trained on: 2, the middle, and the last but two.
     dtype: one of `store_format.DTYPES`.
     max_tokens: samples are cut there, None for the target's context.
 
@@ -51,9 +51,12 @@ def plan_capture(
     folder = open_folder(target.folder)
     sizes = _sizes(folder.config, target.folder)
     num_layers = sizes["num_hidden_layers"]
-    chosen = tuple(layers) if layers is not None else default_auxiliary_layers(num_layers)
+    try:
+        chosen = tuple(layers) if layers is not None else auxiliary_layers(num_layers)
+    except ValueError as error:
+        raise UsageError(f"{target.folder}: {error}") from error
     if len(chosen) != 3 or list(chosen) != sorted(set(chosen)) or not 0 <= chosen[0] <= chosen[2] < num_layers:
-        raise UsageError(f"layers {list(chosen)}; expected three different layer inputs of 0 to {num_layers - 1}, low to high")
+        raise UsageError(f"--layers {list(chosen)}; expected three different layer inputs of 0 to {num_layers - 1}, low to high")
     report = ReadReport()
     samples = tuple(read_samples(training_file, split=split, target=target, max_tokens=max_tokens, report=report))
     if not samples:

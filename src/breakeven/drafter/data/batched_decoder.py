@@ -22,6 +22,7 @@ from breakeven.drafter.data.slot_layers import before_attention, prefill, step_a
 from breakeven.drafter.data.token_choice import choose_tokens
 from breakeven.drafter.model.layer_functions import after_attention, rms_norm, rotary_tables
 from breakeven.drafter.model.llama import LlamaConfig, LlamaWeights
+from breakeven.errors import CheckpointError
 
 __all__ = ["BatchedDecoder", "Request"]
 
@@ -76,6 +77,7 @@ class BatchedDecoder:
 
         self._token, self._position = per_slot(torch.int64), per_slot(torch.int64)  # the newest token and where it will stand
         self._count, self._limit, self._alive = per_slot(torch.int64), per_slot(torch.int64), per_slot(torch.bool)
+        self._broken = per_slot(torch.bool)  # its logits were NaN or infinite
         self._temperature, self._uniforms = per_slot(torch.float32), per_slot(torch.float32, max_new_tokens)
         self._emitted = per_slot(torch.int64, max_new_tokens)
         self._slots = torch.arange(num_slots, device=self._device)[:, None]
@@ -119,7 +121,8 @@ class BatchedDecoder:
         tables = self._cos[:length], self._sin[:length]  # [L, 1, D]
         caches = zip(self._keys, self._values, strict=True)
         last = prefill(self.config, self.weights, padded.to(self._device), slots, caches, tables)[rows, lengths - 1]
-        tokens = self._choose(self._logits(last), temperatures, self._top_p, uniforms[:, 0].contiguous())
+        tokens, finite = self._next(self._logits(last), temperatures, uniforms[:, 0].contiguous())
+        self._broken[slots] = ~finite
         self._token[slots], self._position[slots] = tokens, lengths
         self._count[slots], self._limit[slots] = 1, limits
         self._temperature[slots], self._uniforms[slots] = temperatures, uniforms
@@ -138,8 +141,17 @@ class BatchedDecoder:
         self._longest = min(self._longest + num_steps, self.num_positions)
 
     def finished(self, slots: Sequence[int]) -> list[int]:
-        """Those of `slots` that are done; waits for the device."""
-        alive = self._alive.tolist()
+        """Those of `slots` that are done; waits for the device.
+
+        Raises:
+            CheckpointError: the target's logits are no numbers, so that no token of its answers is its own.
+        """
+        alive, broken = torch.stack((self._alive, self._broken)).tolist()
+        if any(broken):
+            raise CheckpointError(
+                f"the target's logits hold NaN or infinity in {self.weights.embed.dtype}, so nothing that it answers is its own: "
+                "take a wider type (float32), or fetch the model again"
+            )
         if self._attend is None:
             self._longest = max([1, *self._position[self._alive].tolist()])
         return [slot for slot in slots if not alive[slot]]
@@ -169,7 +181,8 @@ class BatchedDecoder:
                 mixed = step_attention(queries, keys[:, :, :length], values[:, :, :length], mask)
             hidden = self._after(hidden, mixed, layer.out, layer.post_norm, layer.gate_up, layer.down, eps)
         uniforms = self._uniforms.gather(1, self._count.clamp(max=self._uniforms.shape[1] - 1)[:, None])[:, 0]
-        tokens = self._choose(self._logits(hidden), self._temperature, self._top_p, uniforms)
+        tokens, finite = self._next(self._logits(hidden), self._temperature, uniforms)
+        self._broken |= self._alive & ~finite
         # a finished slot writes what already stands there, so that shapes stay fixed
         places = (self._count - (~self._alive).long()).clamp(min=0)[:, None]
         self._token.copy_(torch.where(self._alive, tokens, self._token))
@@ -177,6 +190,12 @@ class BatchedDecoder:
         self._count += self._alive
         self._position += self._alive
         self._alive &= ~self._stops(tokens) & (self._count < self._limit)
+
+    def _next(self, logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens [R], and whether the logits they were chosen from are numbers."""
+        finite = logits.amax(-1).isfinite()
+        # any token will do for a row that nobody will use; one outside the vocabulary would stop the device
+        return torch.where(finite, self._choose(logits, temperatures, self._top_p, uniforms), 0), finite
 
     def _logits(self, hidden: Tensor) -> Tensor:
         return F.linear(rms_norm(hidden, self.weights.norm, self.config.rms_norm_eps), self.weights.head)

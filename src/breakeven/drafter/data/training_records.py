@@ -12,6 +12,7 @@ text afterwards and may be split differently, and "none" are absent and made by 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -113,11 +114,16 @@ class AnswerRecord:
 
 
 def refuse_to_replace(path: Path) -> None:
-    """Answers cost hours: what replaces whole files keeps off them.
+    """Answers cost hours: what replaces whole files keeps off them. So does what makes them: where nothing can be written is found
+    out before.
 
     Raises:
-        DataError: `path` holds answers that were asked for.
+        DataError: `path` holds answers that were asked for, is a folder, or lies in none that can be written to.
     """
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        why = "it is a folder" if path.is_dir() else f"there is no folder {folder} that can be written to"
+        raise DataError(f"{path}: cannot be written: {why}; name a file for --out in a folder that is there")
     try:
         with path.open("rb") as file:
             line = file.readline(MAX_HEADER_BYTES)

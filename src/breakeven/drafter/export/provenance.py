@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from breakeven import __version__
-from breakeven.checkpoints.folder import ModelFolder, fingerprint
+from breakeven.checkpoints.folder import ModelFolder, fingerprint, own_file
 from breakeven.drafter.evaluation.result import Evaluation
 from breakeven.errors import CheckpointError
 
@@ -54,14 +54,18 @@ class Provenance(BaseModel):
 
 
 def target_provenance(target: ModelFolder) -> TargetProvenance:
-    """What identifies a target folder. Files that are not there are null."""
+    """What identifies a target folder. Files that are not there are null.
+
+    Raises:
+        CheckpointError: one of them is a link out of the folder, or no regular file.
+    """
     quantization = target.config.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     return TargetProvenance(
         name=target.path.resolve().name,
         fingerprint=fingerprint(target),
         quantization=str(method) if method is not None else None,
-        tokenizer_sha256=_file_hash(target.path / "tokenizer.json"),
+        tokenizer_sha256=_file_hash(target.path, "tokenizer.json"),
         template_sha256=_template_hash(target.path),
     )
 
@@ -70,14 +74,12 @@ def read_provenance(folder: Path) -> Provenance | None:
     """What an earlier export left beside a head; None where there is none.
 
     Raises:
-        CheckpointError: a file of that name that is not one of ours, or newer than this version.
+        CheckpointError: a file of that name that is not one of ours, newer than this version, or a link out of the folder.
     """
-    file = folder / PROVENANCE_NAME
-    if not file.is_file():
+    file = own_file(folder, PROVENANCE_NAME, max_bytes=MAX_BYTES)
+    if file is None:
         return None
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise CheckpointError(f"{file}: larger than {MAX_BYTES} bytes; expected what breakeven export writes")
         return Provenance.model_validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.strerror
@@ -92,9 +94,12 @@ def tensor_hashes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     }
 
 
-def _file_hash(file: Path) -> str | None:
+def _file_hash(folder: Path, name: str) -> str | None:
+    from breakeven.drafter.serving.tokenizer import MAX_TOKENIZER_BYTES
+
+    file = own_file(folder, name, max_bytes=MAX_TOKENIZER_BYTES)
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:
         return None
 

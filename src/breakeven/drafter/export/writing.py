@@ -43,8 +43,10 @@ def write_head(
     source_format: str = "breakeven",
     training: dict[str, Any] | None = None,
     metrics: Evaluation | None = None,
+    replaces: bool = False,
 ) -> Exported:
-    """Write `out` (which must not exist) for the engines named, and check that reading it gives the head that was written.
+    """Write `out` (which must not exist, unless this `replaces` it) for the engines named, and check that reading it gives the head
+    that was written.
 
     Raises:
         CheckpointError: something of the head cannot be expressed for these engines, `out` is there, or the disk is full.
@@ -66,7 +68,7 @@ def write_head(
         tensor_sha256=tensor_hashes(tensors),
         doubts=doubts_of(config, target, engines),
     )
-    with model_folder(out) as building:
+    with model_folder(out, replaces=replaces) as building:
         save_file(tensors, building / "model.safetensors", metadata={"format": "pt"})
         (building / "config.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
         (building / PROVENANCE_NAME).write_text(provenance.model_dump_json(indent=2) + "\n", encoding="utf-8")

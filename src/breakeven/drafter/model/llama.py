@@ -14,8 +14,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from breakeven.checkpoints.folder import ModelFolder
-from breakeven.checkpoints.headers import read_json
+from breakeven.checkpoints.folder import ModelFolder, own_file
+from breakeven.checkpoints.headers import MAX_JSON_BYTES, read_json
 from breakeven.drafter.model.rope import MAX_SCALAR, inverse_frequencies, rope_magnitude
 from breakeven.errors import CheckpointError
 
@@ -24,6 +24,7 @@ __all__ = ["LayerWeights", "LlamaConfig", "LlamaWeights", "read_tensors"]
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 WEIGHT_DTYPES = ("F64", "F32", "F16", "BF16")
 MAX_SIZE = 1 << 30  # of any width, count or context: beyond, it is no model
+MAX_LAYERS = 10_000  # the names of all their tensors are held before any weight is seen
 MAX_HEAD_DIM = 16_384  # the frequencies of all of it are held before any weight is seen
 
 
@@ -63,10 +64,12 @@ class LlamaConfig:
             if config.get(key):
                 raise CheckpointError(f"{folder.path}/config.json: {key} is true, which the embedded engine does not compute")
 
-        def number(key: str) -> int:
+        def number(key: str, most: int = MAX_SIZE) -> int:
             value = config.get(key)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_SIZE:
-                raise CheckpointError(f"{folder.path}/config.json: {key} is {value!r}; expected a positive whole number")
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+                raise CheckpointError(
+                    f"{folder.path}/config.json: {key} is {value!r}; expected a positive whole number of at most {most}"
+                )
             return value
 
         num_heads = number("num_attention_heads")
@@ -99,7 +102,7 @@ class LlamaConfig:
         return cls(
             hidden_size=number("hidden_size"),
             intermediate_size=number("intermediate_size"),
-            num_layers=number("num_hidden_layers"),
+            num_layers=number("num_hidden_layers", MAX_LAYERS),
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,
             head_dim=head_dim,
@@ -120,8 +123,8 @@ def _eos_token_ids(config: Mapping[str, object]) -> frozenset[int]:
 
 def _generation_config(path: Path) -> Mapping[str, object]:
     """Chat models name their end-of-turn tokens there rather than in config.json; the file is optional."""
-    file = path / "generation_config.json"
-    return read_json(file) if file.is_file() else {}
+    file = own_file(path, "generation_config.json", max_bytes=MAX_JSON_BYTES)
+    return {} if file is None else read_json(file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +211,7 @@ def read_tensors(folder: ModelFolder, shapes: Mapping[str, tuple[int, ...]], dty
     """The named tensors of a folder, checked against the shapes the graph expects and converted to `dtype` (None: as stored).
 
     Raises:
-        CheckpointError: names the tensors that are missing, or the first that has another shape.
+        CheckpointError: names the tensors that are missing, or the first that has another shape, or holds NaN or infinity.
     """
     missing = [name for name in shapes if name not in folder.tensors]
     if missing:
@@ -236,7 +239,17 @@ def read_tensors(folder: ModelFolder, shapes: Mapping[str, tuple[int, ...]], dty
             with safe_open(file, framework="pt") as opened:
                 for name in names:
                     tensor = opened.get_tensor(name)
-                    tensors[name] = tensor if dtype is None else tensor.to(dtype)
+                    tensors[name] = tensor if dtype is None else _finite(folder, name, tensor.to(dtype))
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{file}: cannot be read as safetensors ({error}); fetch the model again") from error
     return tensors
+
+
+def _finite(folder: ModelFolder, name: str, tensor: Tensor) -> Tensor:
+    """A model with one NaN in it computes, and says nonsense: a drafter of that kind looks like one that is never accepted."""
+    # a sum tells as much in a fraction of the time; only large numbers can overflow it
+    if bool(tensor.sum(dtype=torch.float32).isfinite()) or bool(tensor.isfinite().all()):
+        return tensor
+    raise CheckpointError(
+        f"{folder.path}: {name} holds NaN or infinity in {str(tensor.dtype).removeprefix('torch.')}; fetch or train it again"
+    )

@@ -17,13 +17,13 @@ from breakeven.drafter.evaluation.evaluate import evaluate
 from breakeven.drafter.evaluation.held_out import HeldOut
 from breakeven.drafter.evaluation.preparing import greedy_answers, prepare
 from breakeven.drafter.evaluation.prompts import RenderedPrompt
-from breakeven.drafter.evaluation.result import Evaluation
+from breakeven.drafter.evaluation.result import Evaluation, Figures
 from breakeven.drafter.model.eagle3 import Eagle3Config, Eagle3Weights
 from breakeven.drafter.training.plan_schema import EvaluationPlan
 from breakeven.drafter.training.progress import AcceptLength
 from breakeven.errors import DataError
 
-__all__ = ["Judge", "held_out_prompts", "prepare_judge"]
+__all__ = ["Judge", "held_out_prompts", "judged_on", "prepare_judge"]
 
 
 class Judge:
@@ -43,10 +43,15 @@ class Judge:
 
     def __call__(self, weights: Eagle3Weights) -> AcceptLength:
         found = self.evaluation(weights)
-        figures = found.without_loops if found.without_loops.accept_length is not None else found.overall
+        figures = judged_on(found)
         if figures.accept_length is None:
             raise DataError("the held-out answers hold no round of drafting; expected answers of a few tokens at least")
         return AcceptLength(mean=figures.accept_length, low=figures.accept_length_low, high=figures.accept_length_high)
+
+
+def judged_on(found: Evaluation) -> Figures:
+    """The figures that a checkpoint is chosen by: without answers that loop, where others are left."""
+    return found.without_loops if found.without_loops.accept_length is not None else found.overall
 
 
 def held_out_prompts(data: Path, files: TargetFiles, plan: EvaluationPlan, seed: int) -> list[RenderedPrompt]:

@@ -79,8 +79,12 @@ class Kept:
             return 0
         checkpoint = read_checkpoint(newest)
         refuse_other_plan(self.folder, checkpoint.step, checkpoint.facts, self.plan)
-        if checkpoint.facts["data"] != self.data:
-            raise _other(self.folder, checkpoint.step, [f"the data: {checkpoint.facts['data']} -> {self.data}"])
+        # checkpoints of earlier versions know no hash
+        before = {"sha256": self.data["sha256"], **checkpoint.facts["data"]}
+        if changes := [
+            f"the data's {key}: {before.get(key)} -> {value}" for key, value in self.data.items() if before.get(key) != value
+        ]:
+            raise _other(self.folder, checkpoint.step, changes)
         if checkpoint.weights.keys() != self.parameters.keys():
             raise StoreError(f"{newest}: holds other weights than this plan's head; name another folder in out")
         with torch.no_grad():

@@ -62,6 +62,7 @@ class Trainer:
         evaluate: Callable[[Eagle3Weights], AcceptLength] | None = None,
         tell: Callable[[Progress], None] = lambda progress: None,
         data_name: str = "",
+        data_sha256: str = "",
     ) -> None:
         refuse_uneven(plan, processes)
         self.plan = plan
@@ -88,7 +89,12 @@ class Trainer:
         self.kept = Kept(
             folder=folder,
             plan=plan,
-            data={"name": data_name, "num_samples": len(corpus.samples), "num_tokens": corpus.num_tokens},
+            data={
+                "name": data_name,
+                "num_samples": len(corpus.samples),
+                "num_tokens": corpus.num_tokens,
+                "sha256": data_sha256,
+            },
             processes=processes,
             parameters=self._parameters,
             scales=self._drafter.scales,

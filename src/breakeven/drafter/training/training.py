@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -14,10 +13,10 @@ import torch
 from safetensors.torch import load_file
 
 from breakeven.drafter.export.writing import write_head
-from breakeven.drafter.folder_lock import folder_lock
+from breakeven.drafter.folder_lock import LOCK, folder_lock
 from breakeven.drafter.model.eagle3 import Eagle3Weights
 from breakeven.drafter.training.checkpoint import newest_checkpoint, read_state
-from breakeven.drafter.training.held_out import prepare_judge
+from breakeven.drafter.training.held_out import judged_on, prepare_judge
 from breakeven.drafter.training.kept import refuse_other_plan
 from breakeven.drafter.training.kernel_choice import choose_kernels
 from breakeven.drafter.training.module import Eagle3Module
@@ -33,11 +32,15 @@ from breakeven.whole import write_whole
 __all__ = ["TrainingResult", "train"]
 
 RESULT = "training.json"
+BUSY = {"doing": "training", "advice": "name another folder in out"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult:
-    """What was trained, and how far that is known to draft. Accept lengths are held-out, offline and without looping answers."""
+    """What was trained, and how far that is known to draft. Accept lengths are held-out and offline, over `num_held_out` prompts.
+
+    without_loops: answers that repeat themselves are left out, as they are wherever others are left.
+    """
 
     drafter: str
     num_steps: int
@@ -46,6 +49,8 @@ class TrainingResult:
     accept_length_low: float | None
     accept_length_high: float | None
     num_draft_tokens: int
+    num_held_out: int
+    without_loops: bool
     num_samples: int
     num_tokens: int
     num_answer_tokens: int
@@ -53,6 +58,7 @@ class TrainingResult:
     draft_vocab_size: int
     coverage: float
     notes: tuple[str, ...]
+    doubts: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,10 +86,10 @@ def train(plan: TrainPlan, base: Path, tell: Callable[[Progress], None], say: Ca
 def _train(
     plan: TrainPlan, base: Path, processes: Processes, tell: Callable[[Progress], None], say: Callable[[str], None]
 ) -> TrainingResult:
-    _tell_earlier(plan, base / plan.out, say)
+    _tell_earlier(plan, base / plan.out, say, is_first=processes.rank == 0)
     refuse_uneven(plan, processes)  # before the target is opened and answers
     parts = open_parts(plan, base, processes, say)
-    lock = folder_lock(parts.out, doing="training", advice="name another folder in out")
+    lock = folder_lock(parts.out, **BUSY)
     with lock if processes.rank == 0 else nullcontext():
         return _trained(parts, processes, tell, say)
 
@@ -120,10 +126,17 @@ def _trained(parts: Parts, processes: Processes, tell: Callable[[Progress], None
         evaluate=None if judge is None else lambda weights: judge(_in(weights, dtype)),
         tell=tell,
         data_name=str(plan.data),
+        data_sha256=parts.data_sha256(),
     )
     trained = trainer.run()
     capture.settle()
     accept = trained.accept_length
+    weights, evaluation = None, None
+    if processes.rank == 0:
+        best = Eagle3Module(config, parts.target_ids, drafter.embed)
+        best.restore(load_file(trained.best / "weights.safetensors"))
+        weights = best.to_weights()
+        evaluation = None if judge is None else judge.evaluation(_in(weights, dtype))
     result = TrainingResult(
         drafter=str(out / DRAFTER),
         num_steps=trained.num_steps,
@@ -132,6 +145,8 @@ def _trained(parts: Parts, processes: Processes, tell: Callable[[Progress], None
         accept_length_low=None if accept is None else accept.low,
         accept_length_high=None if accept is None else accept.high,
         num_draft_tokens=plan.evaluation.num_draft_tokens,
+        num_held_out=0 if evaluation is None else judged_on(evaluation).num_prompts,
+        without_loops=evaluation is not None and judged_on(evaluation) is evaluation.without_loops,
         num_samples=len(parts.samples),
         num_tokens=corpus.num_tokens,
         num_answer_tokens=corpus.num_answer_tokens,
@@ -139,12 +154,9 @@ def _trained(parts: Parts, processes: Processes, tell: Callable[[Progress], None
         draft_vocab_size=len(parts.target_ids),
         coverage=corpus.coverage,
         notes=tuple(notes),
+        doubts=() if evaluation is None else evaluation.doubts,
     )
-    if processes.rank == 0:
-        best = Eagle3Module(config, parts.target_ids, drafter.embed)
-        best.restore(load_file(trained.best / "weights.safetensors"))
-        weights = best.to_weights()
-        shutil.rmtree(out / DRAFTER, ignore_errors=True)
+    if weights is not None:
         write_head(
             config,
             weights.to(torch.device("cpu")),
@@ -155,18 +167,22 @@ def _trained(parts: Parts, processes: Processes, tell: Callable[[Progress], None
                 "plan": plan.model_dump(mode="json"),
                 "result": result.as_json(),
             },
-            metrics=None if judge is None else judge.evaluation(_in(weights, dtype)),
+            metrics=evaluation,
+            replaces=True,
         )
         write_whole(out / RESULT, json.dumps(result.as_json(), indent=2) + "\n")
     return result
 
 
-def _tell_earlier(plan: TrainPlan, out: Path, say: Callable[[str], None]) -> None:
+def _tell_earlier(plan: TrainPlan, out: Path, say: Callable[[str], None], *, is_first: bool) -> None:
     """Says where an earlier start stopped, and refuses another plan, before anything that takes long.
 
     Raises:
-        PlanError, StoreError: the folder holds a training of another plan, or a damaged checkpoint.
+        PlanError, StoreError: the folder holds a training of another plan, or a damaged checkpoint, or somebody trains there.
     """
+    if is_first and (out / LOCK).exists():
+        with folder_lock(out, **BUSY):
+            pass  # taken for good once everything is open; a target may take minutes to load
     if (newest := newest_checkpoint(out)) is not None:
         step, facts = read_state(newest)
         refuse_other_plan(out, step, facts, plan)

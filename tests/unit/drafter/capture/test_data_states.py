@@ -13,11 +13,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from breakeven.checkpoints.folder import open_folder
 from breakeven.cli import app, main
 from breakeven.drafter.capture.capture import Capture
 from breakeven.drafter.capture.stored import StoredStates
 from breakeven.drafter.data.reading import read_samples
 from breakeven.drafter.data.target_files import TargetFiles
+from breakeven.drafter.training.head_shape import head_config
+from breakeven.drafter.training.plan_schema import HeadPlan
 
 PAGE = (Path(__file__).parents[4] / "docs" / "training-data.md").read_text(encoding="utf-8")
 COMMAND = shlex.split(re.findall(r"^    breakeven (data states .*)$", PAGE, re.MULTILINE)[0])
@@ -100,3 +103,18 @@ def test_answers_of_another_target_are_refused(target, make_target, monkeypatch,
         main()
     assert ended.value.code == 2
     assert "made with the target smollm2-135m-instruct" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("num_layers", [4, 5, 6, 9])
+def test_the_layers_taken_are_those_that_a_head_is_trained_on(make_target, talking_target, tmp_path, monkeypatch, num_layers):
+    """Of a target of four layers they were (2, 2, 1), which it refused, where training took (1, 2, 3)."""
+    vocab_size = json.loads((talking_target / "config.json").read_text())["vocab_size"]
+    folder = make_target("shallow", num_hidden_layers=num_layers, vocab_size=vocab_size, eos_token_id=258)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(talking_target / name, folder / name)
+    monkeypatch.chdir(tmp_path)
+    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+    Path("log.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    run("import", "log.jsonl", "--target", str(folder), "--out", "train.jsonl", "--held-out", "0")
+    told = run("states", "train.jsonl", "--target", str(folder), "--out", "states", "--device", "cpu", "--dry-run", "--json")
+    assert tuple(json.loads(told)["layers"]) == head_config(open_folder(folder), HeadPlan()).auxiliary_layers

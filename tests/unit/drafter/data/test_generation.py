@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from breakeven.drafter.data import generation
 from breakeven.drafter.data.generation import generate
@@ -194,3 +195,23 @@ def test_the_parts_that_a_gpu_compiles_are_whole_graphs_and_write_to_the_caches(
         torch.testing.assert_close(compiled, plain)
     _, keys, values, _ = results[1]
     assert (keys != 0).any(-1).sum() == (values != 0).any(-1).sum() == 6  # one position of each slot, both heads
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_logits_that_are_no_numbers_answer_nothing(make_target, temperature):
+    """A target whose weights are finite and overflow: greedy answers were made up, sampled ones a traceback."""
+    folder = make_target()
+    tensors = load_file(folder / "model.safetensors")
+    tensors = {name: tensor * (1e38 if "layers.1." in name else 1.0) for name, tensor in tensors.items()}
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match="logits hold NaN or infinity"):
+        collect(folder, random_prompts(3), max_new_tokens=4, temperature=temperature, top_p=0.9)
+
+
+def test_a_target_with_a_nan_is_refused(make_target):
+    folder = make_target()
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.norm.weight"][0] = float("nan")
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model\.norm\.weight holds NaN"):
+        collect(folder, random_prompts(3), max_new_tokens=4)

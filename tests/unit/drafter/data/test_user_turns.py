@@ -138,10 +138,13 @@ def test_sources_that_cannot_be_used(tmp_path: Path, make_chat_target: Callable[
     ):
         with pytest.raises((DataError, UsageError), match=message):
             make_prompts(out, settings(**changes), target=None, generate=never)
+    target = make_chat_target()
     with pytest.raises(PromptsError, match=r"broken\.jsonl"):
-        make_prompts(out, settings(files=(broken,), num_sampled=3), target=make_chat_target(), generate=never)
+        make_prompts(out, settings(files=(broken,), num_sampled=3), target=target, generate=never)
     texts = tmp_path / "t.txt"
     texts.write_text("Why?\n")
-    with pytest.raises(DataError, match="cannot be written"):
-        make_prompts(tmp_path / "no" / "folder.jsonl", settings(files=(texts,)), target=None, generate=never)
+    # before anything is sampled: it was found out after forty thousand turns
+    for place in (tmp_path / "no" / "folder.jsonl", tmp_path):
+        with pytest.raises(DataError, match="cannot be written"):
+            make_prompts(place, settings(files=(texts,), num_sampled=3), target=target, generate=never)
     assert not out.exists()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from breakeven.checkpoints.folder import open_folder
+from breakeven.drafter.export.exporting import export_folder
 from breakeven.drafter.export.provenance import read_provenance
 from breakeven.drafter.export.reading import read_head
 from breakeven.errors import BreakevenError, CheckpointError
@@ -90,5 +93,36 @@ def test_a_huge_provenance_is_not_read(make_head, monkeypatch):
     folder = make_head()
     (folder / "provenance.json").write_text("{}" + " " * 100)
     monkeypatch.setattr("breakeven.drafter.export.provenance.MAX_BYTES", 50)
-    with pytest.raises(CheckpointError, match="larger than 50 bytes"):
+    with pytest.raises(CheckpointError, match="expected at most 50"):
         read_provenance(folder)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "provenance.json"])
+def test_pipes_and_links_out_of_a_folder_are_not_read(make_target, make_head, tmp_path, name):
+    """An export waited for ever at a pipe in the place of the target's tokenizer."""
+    target, head = make_target(), make_head()
+    place = (target if name == "tokenizer.json" else head) / name
+    secret = tmp_path / "secret"
+    secret.write_text("{}")
+    place.symlink_to(secret)
+    for kind in ("link", "pipe"):
+        with pytest.raises(CheckpointError, match="outside" if kind == "link" else "not a regular file"):
+            export_folder(head, target, tmp_path / "out", engines="both", dtype="float32")
+        place.unlink()
+        os.mkfifo(place)
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_are_no_numbers_are_refused(make_target, make_head):
+    """Such a head was judged, with accept length 1.00, as one that is wired wrongly."""
+    folder, target = make_head(), open_folder(make_target())
+    tensors = load_file(folder / "model.safetensors")
+    for bad in (float("nan"), float("inf")):
+        tensors["lm_head.weight"][3, 5] = bad
+        save_file(tensors, folder / "model.safetensors")
+        with pytest.raises(CheckpointError, match=r"lm_head\.weight holds NaN or infinity"):
+            read_head(folder, target)
+    # numbers whose sum is too large are numbers
+    tensors["lm_head.weight"][:] = 3e38
+    save_file(tensors, folder / "model.safetensors")
+    read_head(folder, target)

@@ -120,3 +120,20 @@ def test_yarn_without_its_figures_is_refused(make_target, missing):
     del rope[missing]
     with pytest.raises(CheckpointError, match=missing):
         LlamaConfig.from_folder(open_folder(make_target(rope_scaling=rope)))
+
+
+def test_a_number_of_layers_that_no_model_has_is_refused_at_once(make_target):
+    """The names of the tensors of a billion layers were made, one after another, before one was found missing."""
+    folder = make_target()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**9}))
+    with pytest.raises(CheckpointError, match="num_hidden_layers is 1000000000; expected a positive whole number of at most 10000"):
+        LlamaConfig.from_folder(open_folder(folder))
+
+
+def test_a_generation_config_out_of_the_folder_is_not_read(make_target, tmp_path):
+    folder = make_target()
+    (tmp_path / "other.json").write_text('{"eos_token_id": 7}')
+    (folder / "generation_config.json").symlink_to(tmp_path / "other.json")
+    with pytest.raises(CheckpointError, match="outside"):
+        LlamaConfig.from_folder(open_folder(folder))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -18,10 +20,13 @@ from typer.testing import CliRunner
 
 from breakeven.checkpoints.folder import open_folder
 from breakeven.cli import app, main
+from breakeven.drafter.evaluation.result import Evaluation, Figures
+from breakeven.drafter.export import writing
 from breakeven.drafter.export.reading import read_head
 from breakeven.drafter.folder_lock import folder_lock
 from breakeven.drafter.training import training
-from breakeven.errors import DataError, PlanError, StoreError
+from breakeven.drafter.training.held_out import judged_on
+from breakeven.errors import CheckpointError, DataError, PlanError, StoreError
 
 PAGE = (Path(__file__).parents[4] / "docs" / "training.md").read_text(encoding="utf-8")
 COMMAND = shlex.split(re.findall(r"^    breakeven (train .*)$", PAGE, re.MULTILINE)[0])
@@ -225,3 +230,61 @@ def test_data_without_held_out_prompts_train_and_say_what_is_not_known(workplace
     result = json.loads(run("train", "train.yaml", "--json"))
     assert result["accept_length"] is None
     assert any("no held-out prompts" in note for note in result["notes"])
+
+
+def test_a_training_that_is_under_way_is_told_before_the_target_is_loaded(workplace, monkeypatch):
+    write_plan(epochs=1)
+    monkeypatch.setattr(training, "open_parts", lambda *_: pytest.fail("opened before the lock was tried"))
+    with (
+        folder_lock(workplace / "out", doing="training", advice=""),
+        pytest.raises(StoreError, match="another process is training"),
+    ):
+        CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+
+
+def test_other_data_of_the_same_size_do_not_go_on(workplace):
+    """Counts alone were compared: answers made again went on under the checkpoints of the first."""
+    write_plan(epochs=1, max_steps=2)
+    run("train", "train.yaml", "--json")
+    lines = Path("train.jsonl").read_bytes().splitlines(keepends=True)
+    Path("train.jsonl").write_bytes(b"".join([lines[0], *reversed(lines[1:])]))
+    with pytest.raises(PlanError, match="the data's sha256"):
+        CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+
+
+def test_the_drafter_of_an_earlier_end_stays_where_a_new_one_cannot_be_written(workplace, monkeypatch):
+    write_plan(epochs=1, max_steps=2)
+    run("train", "train.yaml")
+    before = (workplace / "out" / "drafter" / "model.safetensors").read_bytes()
+
+    def full(*_args, **_kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(writing, "save_file", full)
+    with pytest.raises(CheckpointError, match="No space left"):
+        CliRunner().invoke(app, ["train", "train.yaml"], catch_exceptions=False)
+    assert (workplace / "out" / "drafter" / "model.safetensors").read_bytes() == before
+
+
+def test_what_makes_an_accept_length_doubtful_stands_beside_it(workplace):
+    write_plan(epochs=1, max_steps=2)
+    told = " ".join(run("train", "train.yaml").split())
+    result = json.loads(Path("out/training.json").read_text())
+    assert 0 < result["num_held_out"] <= 4
+    assert f"over {result['num_held_out']} prompt" in told
+    assert ("looping answers left out" in told) == result["without_loops"]
+    assert any("use at least 10" in doubt or "no interval" in doubt for doubt in result["doubts"])
+    for doubt in result["doubts"]:
+        assert f"note: {doubt}" in told
+
+
+def test_answers_that_all_loop_are_not_said_to_be_left_out():
+    figures = {"num_prompts": 3, "num_rounds": 9, "num_drafted": 27, "num_accepted": 9, "joint": (), "conditional": ()}
+    interval = {"accept_length_low": None, "accept_length_high": None}
+    none = Figures(**(figures | {"num_prompts": 0, "num_rounds": 0}), accept_length=None, **interval)
+    some = Figures(**figures, accept_length=2.0, **interval)
+    common = {"num_draft_tokens": 3, "draft_vocab_size": 9, "auxiliary_layers": (1, 2, 3), "num_answers": 3, "num_unfinished": 0}
+    rest = {"num_answer_tokens": 18, "unknown_token_share": 0.0, "unknown_rejection_share": 0.0, "by_kind": {}, "by_context": {}}
+    assert judged_on(Evaluation(overall=some, without_loops=none, num_looping=3, **common, **rest)) is some
+    mixed = Evaluation(overall=some, without_loops=some.model_copy(), num_looping=0, **common, **rest)
+    assert judged_on(mixed) is mixed.without_loops
